@@ -1,11 +1,9 @@
 package lab
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	"weir/agent/switchd"
 	switchfairq "weir/agent/switchd/fairq"
 	"weir/datapath/fairq"
 	"weir/datapath/fairq/edge"
@@ -15,9 +13,6 @@ import (
 	"weir/law"
 	fairqlaw "weir/law/fairq"
 )
-
-// labMTU is the MTU of the lab's veth ports.
-const labMTU = 1500
 
 // FairQ is `fairq` in the lab.
 func FairQ() Law { return RecordedFairQ(nil) }
@@ -33,20 +28,14 @@ func RecordedFairQ(record func(node string) (*lawtrace.Recorder, error)) Law {
 
 // attachedFairQ is FairQ on the switches of a lab.
 type attachedFairQ struct {
-	cancel     context.CancelFunc
-	heartbeats chan error // the result of each instance's heartbeat
-	running    []*fairq.Attachment
-	shim       *shim.Shim
-	edge       *edge.Edge
+	switches attachedSwitches
+	shim     *shim.Shim
+	edge     *edge.Edge
 }
 
 // Close releases all flows and detaches the programs.
 func (w *attachedFairQ) Close() error {
-	w.cancel()
-	var errs []error
-	for _, f := range w.running {
-		errs = append(errs, <-w.heartbeats, f.Close())
-	}
+	errs := []error{w.switches.close()}
 	if w.shim != nil {
 		errs = append(errs, w.shim.Close())
 	}
@@ -63,16 +52,14 @@ func startFairQ(l *Lab, r *experiment.Run, name string, record func(node string)
 	if err != nil {
 		return nil, err
 	}
-	w := &attachedFairQ{heartbeats: make(chan error)}
-	var ctx context.Context
-	ctx, w.cancel = context.WithCancel(context.Background())
-	if err := w.start(ctx, l, r, &params, record); err != nil {
+	w := &attachedFairQ{}
+	if err := w.start(l, r, &params, record); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
-func (w *attachedFairQ) start(ctx context.Context, l *Lab, r *experiment.Run, params *fairqlaw.Params, record func(node string) (*lawtrace.Recorder, error)) (err error) {
+func (w *attachedFairQ) start(l *Lab, r *experiment.Run, params *fairqlaw.Params, record func(node string) (*lawtrace.Recorder, error)) (err error) {
 	if params.Scale == "shim" {
 		if w.shim, err = shim.Attach(l.shimPorts(), shim.Config{}); err != nil {
 			return err
@@ -88,63 +75,45 @@ func (w *attachedFairQ) start(ctx context.Context, l *Lab, r *experiment.Run, pa
 		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("the maximum is %v", fairq.MaxActive))
 	}
 	for _, at := range r.At {
-		ports, err := l.fairQPorts(at, &r.Config, params)
-		if err != nil {
-			return err
-		}
-		if len(ports) == 0 {
-			continue
-		}
-		config, err := switchfairq.ProgramsConfig(params) // its own table: a closed loop closes 2000 connections a second
-		if err != nil {
-			return err
-		}
-		if record != nil {
-			if config.Trace, err = record(at); err != nil {
+		var of switchfairq.Law
+		if record != nil && l.hasSwitchPort(at) {
+			if of.Trace, err = record(at); err != nil {
 				return err
 			}
 		}
-		f, err := fairq.Attach(ports, config)
+		// Each switch has its own table: a closed loop closes 2000 connections a second.
+		a, err := l.attachSwitch(at, r.Config.RTT, of, params)
 		if err != nil {
 			return err
 		}
-		w.running = append(w.running, f)
-		go func() { w.heartbeats <- f.Run(ctx) }()
-	}
-	return nil
-}
-
-// on returns the instance at a port; nil: there is none.
-func (w *attachedFairQ) on(port string) *fairq.Attachment {
-	for _, f := range w.running {
-		if f.On(port) {
-			return f
+		if a != nil {
+			w.switches = append(w.switches, a)
 		}
 	}
 	return nil
 }
 
 // Has reports whether FairQ is on the port.
-func (w *attachedFairQ) Has(port string) bool { return w.on(port) != nil }
+func (w *attachedFairQ) Has(port string) bool { return w.switches.on(port) != nil }
 
 // Sample returns FairQ's current metrics of a port.
 func (w *attachedFairQ) Sample(port string) ([]law.Value, error) {
-	f := w.on(port)
-	if f == nil {
+	a := w.switches.on(port)
+	if a == nil {
 		return nil, nil
 	}
-	p, err := f.PortStats(port)
+	p, err := a.Stats(port)
 	if err != nil {
 		return nil, err
 	}
-	return fairqlaw.Sample(p.Flows, p.WindowBytes, p.GrantBytes), nil
+	return fairqlaw.Sample(p[0].Flows, p[0].WindowBytes, p[0].GrantBytes), nil
 }
 
 // Tally returns the sum of FairQ's counters at all ports.
 func (w *attachedFairQ) Tally() (law.Tally, error) {
 	t := law.Tally{}
-	for _, f := range w.running {
-		ports, err := f.Stats()
+	for _, a := range w.switches {
+		ports, err := a.Stats()
 		if err != nil {
 			return nil, err
 		}
@@ -178,20 +147,4 @@ func checkFairQ(r *experiment.Run, name string) error {
 		return fmt.Errorf("law %s, at 1/%g of the rates: %w", name, r.Scale, err)
 	}
 	return nil
-}
-
-// fairQPorts returns the ports of one switch with the switch program's parameters for each, the same as `weir
-// switch` sets.
-func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *fairqlaw.Params) (out []fairq.Port, err error) {
-	for _, port := range l.Ports() {
-		if !port.OfSwitch || port.Node != node {
-			continue
-		}
-		at, err := switchfairq.ProgramsAt(p, switchd.Site{Rate: port.Rate, Buffer: port.Buffer, RTT: cfg.RTT, MTU: labMTU})
-		if err != nil {
-			return nil, fmt.Errorf("port %s: %w", port.Name, err)
-		}
-		out = append(out, fairq.Port{PortRef: l.PortRef(port), Law: at})
-	}
-	return out, nil
 }

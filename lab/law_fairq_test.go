@@ -1,13 +1,13 @@
 package lab
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"weir/agent/switchd"
 	switchfairq "weir/agent/switchd/fairq"
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/law"
 	fairqlaw "weir/law/fairq"
@@ -44,15 +44,16 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 		cfg := &experiment.Config{RTT: 200e3, Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: 125_000}}}}}
 		before := params.Check(cfg.Network(), fairqlaw.LabLimits())
 		// The device does not exist: this is refused too, but only when attaching.
-		l, err := switchfairq.ProgramsAt(&params, switchd.Site{Rate: rate, Buffer: 125_000, RTT: cfg.RTT, MTU: labMTU})
+		of := switchfairq.Law{}
+		p, err := of.At(switchd.Site{Rate: rate, Buffer: 125_000, RTT: cfg.RTT, MTU: labMTU}, &params)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := switchfairq.ProgramsConfig(&params)
-		if err != nil {
-			t.Fatal(err)
+		at, err := switchd.Own(switchd.Setting{Law: of, Common: switchd.Common{Keys: &params}})
+		if err == nil {
+			err = at.Attach(switchd.PortLaws{PortRef: attach.PortRef{Name: "none", Ifindex: 1 << 30}, Params: []switchd.Params{p}})
+			err = errors.Join(err, at.End(switchd.Purge))
 		}
-		_, err = fairq.Attach([]fairq.Port{{PortRef: attach.PortRef{Name: "none", Ifindex: 1 << 30}, Law: l}}, config)
 		if err == nil {
 			t.Fatal("it was attached")
 		}

@@ -21,14 +21,6 @@ type Options struct {
 	Agent *switchd.Agent
 }
 
-// keys are the law's keys of all ports.
-func (o *Options) keys() any {
-	if o.Config == nil {
-		return o.Agent.Law().AllKeys()
-	}
-	return o.Config.Law
-}
-
 // ports are the names and patterns that are wanted: those given, else those of the configuration.
 func (o *Options) ports() []string {
 	if len(o.Ports) > 0 || o.Config == nil {

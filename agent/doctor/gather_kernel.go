@@ -117,7 +117,7 @@ func lockdown(line string) string {
 // features asks the kernel about BPF. The programs are rehearsed only where all features are there, for
 // otherwise the answer is known, and longer.
 func (g *gatherer) features() note {
-	features := attach.Features(append(g.o.Agent.Law().Needs(), mark.Needs(), attach.MeasureNeeds())...)
+	features := attach.Features(append(g.o.Agent.Needs(), mark.Needs(), attach.MeasureNeeds())...)
 	rehearse := true
 	for i := range features {
 		for _, u := range features[i].Uses {
@@ -126,7 +126,7 @@ func (g *gatherer) features() note {
 	}
 	var err error
 	if rehearse {
-		err = g.o.Agent.Law().Rehearse()
+		err = g.o.Agent.Rehearse()
 	}
 	return func(f *Facts) {
 		f.Kernel.Features, f.Kernel.Rehearsed, f.Kernel.Rehearsal = features, rehearse, err

@@ -148,7 +148,7 @@ func (g *gatherer) memory() note {
 	}
 	return func(f *Facts) {
 		var errTables error
-		m.Flows, m.Tables, errTables = g.o.Agent.Law().Memory(g.o.keys(), f.Host.CPUs)
+		m.Flows, m.Tables, errTables = g.o.Agent.Memory(g.o.Config, f.Host.CPUs)
 		f.Memory = m
 		f.unseen(seeMemory, errors.Join(err, errTables))
 	}
@@ -192,7 +192,7 @@ func (g *gatherer) switches() note {
 		denied = nil
 	}
 	for _, name := range first(g.names(dir)) {
-		s, err := pinnedSwitch(g.o.Agent.Law(), path.Join(dir, name), name)
+		s, err := pinnedSwitch(g.o.Agent, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -208,9 +208,9 @@ func (g *gatherer) switches() note {
 	}
 }
 
-func pinnedSwitch(l switchd.Law, dir, name string) (s Switch, err error) {
+func pinnedSwitch(a *switchd.Agent, name string) (s Switch, err error) {
 	s.Name = name
-	v, err := l.Open(dir)
+	v, err := a.Open(name)
 	var other *attach.OtherSchema
 	switch {
 	case errors.As(err, &other):

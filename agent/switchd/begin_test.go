@@ -66,7 +66,7 @@ func shaping(name string, ports ...string) *Config {
 		panic(err)
 	}
 	c.Name, c.Metrics.Listen = name, ""
-	set := defaultPort(TestLaw)
+	set := defaultPort(testKeys())
 	set.Shape = 100e6
 	c.Ports = []PortRule{{Match: ports, PortSettings: set}}
 	return c
@@ -139,7 +139,7 @@ func TestRun_PortOfAnotherSwitch(t *testing.T) {
 		}
 	}
 	m.Must(t, func() error {
-		if names, err := SwitchNames(); err != nil || len(names) != 1 {
+		if names, err := testAgent().Names(); err != nil || len(names) != 1 {
 			t.Errorf("switches: %v, %v", names, err)
 		}
 		p1, err := netlink.LinkByName("p1")

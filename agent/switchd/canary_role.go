@@ -38,7 +38,7 @@ func (r *role) look() ([]candidate, error) {
 			r.logStage(c.name, own)
 		}
 		own.line = c.line
-		c.params = c.params.With(own.enforcement())
+		c.enforce(own.enforcement())
 	}
 	r.forgetCanaries(here)
 	return found, nil
@@ -117,14 +117,14 @@ func (r *role) stageChanged(port string, c *canary, event string) error {
 		return nil
 	}
 	r.events.rolledBack()
-	err := r.running.Note(port, fmt.Sprintf("rolled back: %s", event))
+	err := r.attached.Note(port, fmt.Sprintf("rolled back: %s", event))
 	r.log.Warn("rolled back: windows are released, and not limited again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
 	return err
 }
 
 // readPorts reads the ports that need it: counters, and where needed queues and flows.
 func (r *role) readPorts() (map[string]*portReading, error) {
-	stats, err := r.running.Stats()
+	stats, err := r.attached.Stats()
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (r *role) readFlows(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
 	}
-	return r.running.EachFlow(func(port string, f reading.Flow) bool {
+	return r.attached.EachFlow(func(port string, f reading.Flow) bool {
 		if p := read[port]; p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed {
 			p.flows = append(p.flows, f)
 		}

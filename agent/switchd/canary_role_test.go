@@ -15,14 +15,14 @@ type counted struct {
 	err   error
 }
 
-func (c *counted) Stats() ([]reading.Stats, error) { return c.stats, c.err }
+func (c *counted) Stats(...string) ([]reading.Stats, error) { return c.stats, c.err }
 
 // The time before a reading that fails counts for the next one.
 func TestRole_ReadsCanariesAfterAFault(t *testing.T) {
 	c := newCanary(50, &Rollback{})
 	c.line, c.bdp = testLine, smoothedBDP{follows: 5000, written: 5000}
 	f := &counted{stats: []reading.Stats{{Port: "p", QueueBytes: 200}}}
-	r := &role{running: f, canaries: map[string]*canary{"p": c}}
+	r := &role{attached: &Attached{running: []Running{f}}, canaries: map[string]*canary{"p": c}}
 	begun := time.Unix(1000, 0)
 	for _, row := range []struct {
 		after   time.Duration

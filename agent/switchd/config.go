@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ type Config struct {
 	Ports []PortRule // the first entry that matches a device counts
 
 	Scope []netip.Prefix // limits what is managed to flows with both ends in it; none: all
-	Law   any            // the law's keys of all ports, from Keys.AllKeys
+	Laws  []LawKeys      // one or more, with their keys of all ports
 
 	Enforce  Enforce
 	Rollback Rollback
@@ -66,8 +65,12 @@ type Metrics struct {
 
 // defaultPort fits a port of 10 Gbit/s. The round-trip time limits a window: too small a value costs throughput, too
 // large a value only makes windows settle later. 250 us is the value of the authors' testbed.
-func defaultPort(l Law) PortSettings {
-	return PortSettings{RTT: law.Duration(250 * time.Microsecond), Mark: &Mark{}, Law: l.PortKeys()}
+func defaultPort(laws []LawKeys) PortSettings {
+	s := PortSettings{RTT: law.Duration(250 * time.Microsecond), Mark: &Mark{}}
+	for i := range laws {
+		s.Laws = append(s.Laws, laws[i].Law.Facts().Port)
+	}
+	return s
 }
 
 // DefaultName is the name of a switch if neither a file nor an option gives another.
@@ -84,12 +87,24 @@ func CheckName(name string) error {
 	return nil
 }
 
-// pinDir is the directory where a switch is pinned.
-func pinDir(name string) string { return filepath.Join(pinRoot, name) }
+// settings returns the configuration that the ports share, of each law.
+func (c *Config) settings() (out []Setting) {
+	for i := range c.Laws {
+		l := &c.Laws[i]
+		out = append(out, Setting{l.Law, Common{
+			Pin: l.pin(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Scope: c.Scope,
+			Watch: len(c.Rollback.If) > 0, Keys: l.Keys,
+		}})
+	}
+	return out
+}
 
-// common returns the configuration that the ports share.
-func (c *Config) common() *Common {
-	return &Common{Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Scope: c.Scope, Watch: len(c.Rollback.If) > 0, Keys: c.Law}
+// laws lists the laws without their keys.
+func (c *Config) laws() (out []Law) {
+	for i := range c.Laws {
+		out = append(out, c.Laws[i].Law)
+	}
+	return out
 }
 
 // NoRate is the error for a port whose rate or buffer is neither configured nor readable from its queue discipline.

@@ -174,7 +174,7 @@ func (a *Agent) Reload(name string) (*Answer, error) {
 
 // whoHas explains why no process answers for a switch.
 func (a *Agent) whoHas(nobody *localsock.NobodyError) error {
-	if v, err := a.law.Open(pinDir(nobody.Name)); err == nil {
+	if v, err := a.Open(nobody.Name); err == nil {
 		defer func() { _ = v.Close() }()
 		if s, err := v.Read(); err == nil && s.Alive() {
 			return fmt.Errorf("%v runs it, but does not answer here: it is in another network namespace, or could not make its control socket (see its log); use kill -HUP %d", s.Holder, s.Holder.PID)

@@ -25,8 +25,8 @@ type File struct {
 	Rollback fileRollback   `json:"rollback,omitzero" jsonschema_description:"when to stop enforcing on a port (default: never)"`
 	Metrics  fileMetrics    `json:"metrics,omitzero" jsonschema_description:"metrics for Prometheus"`
 
-	law     any    // the law's keys of all ports
-	warning string // for a file of version 1: how to convert it
+	laws    []LawKeys // those that the switch runs, with their keys of all ports
+	warning string    // for a file of version 1: how to convert it
 }
 
 // PortSettings say how to manage a port. A zero value is not set.
@@ -37,7 +37,7 @@ type PortSettings struct {
 	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, up to 1s (default: 250us)"`
 	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking in addition to the law, such as {threshold: 200KB}"`
 
-	Law any `json:"-"` // from Keys.PortKeys, with the values of the file
+	Laws []any `json:"-"` // of each law that the switch runs: its keys of the port, with the type of Facts.Port
 }
 
 // Mark is ECN marking of a port: ECN-capable packets that meet a backlog above Threshold are marked.
@@ -47,9 +47,13 @@ type Mark struct {
 
 // over returns the settings of s, with those of base where s has none.
 func (s PortSettings) over(base PortSettings) PortSettings {
+	laws := s.Laws
+	if laws == nil {
+		laws = base.Laws
+	}
 	return PortSettings{
 		Rate: cmp.Or(s.Rate, base.Rate), Buffer: cmp.Or(s.Buffer, base.Buffer), Shape: cmp.Or(s.Shape, base.Shape),
-		RTT: cmp.Or(s.RTT, base.RTT), Mark: cmp.Or(s.Mark, base.Mark), Law: cmp.Or(s.Law, base.Law),
+		RTT: cmp.Or(s.RTT, base.RTT), Mark: cmp.Or(s.Mark, base.Mark), Laws: laws,
 	}
 }
 
@@ -99,53 +103,57 @@ const maxNames = 4096 // of one entry
 // fileLimits allow a file with ten thousand ports listed one by one, each with every key.
 var fileLimits = config.Limits{Bytes: 16 << 20, Nodes: 500_000}
 
-// FileVersion is the newest version of the keys of `kind: Switch`. In version 2 the keys of one law are nested under
+// FileVersion is the newest version of the keys of `kind: Switch`. In version 2 the keys of a law are nested under
 // its name.
 const FileVersion = 2
 
-func version(l Law) config.Version {
+func version(laws []Law) config.Version {
 	v := config.Version{Newest: FileVersion, Command: "weir switch --newest -f"}
-	under := func(at string, keys []string) {
-		for _, key := range keys {
-			v.Moved = append(v.Moved, config.Move{From: at + key, To: at + l.Name() + "." + key})
+	for _, l := range laws {
+		f := l.Facts()
+		under := func(at string, keys []string) {
+			for _, key := range keys {
+				v.Moved = append(v.Moved, config.Move{From: at + key, To: at + f.Spec.Name + "." + key})
+			}
 		}
+		under("", f.MovedAll)
+		under("defaults.", f.MovedPort)
+		under("ports.*.", f.MovedPort)
 	}
-	all, port := l.Before()
-	under("", all)
-	under("defaults.", port)
-	under("ports.*.", port)
 	return v
 }
 
-// kindSwitch returns `kind: Switch` with the keys of a law.
-func kindSwitch(l Law) *config.Kind[File] {
+// kindSwitch returns `kind: Switch` with the keys of the agent's laws.
+func kindSwitch(a *Agent) *config.Kind[File] {
 	extend := func(s *jsonschema.Schema) {
-		under := func(s *jsonschema.Schema, keys any, where string) {
-			own := config.SchemaOf(keys)
-			own.Version, own.ID, own.Description = "", "", l.Title()+", "+where
-			s.Properties.Set(l.Name(), own)
-		}
 		of := func(s *jsonschema.Schema, key string) *jsonschema.Schema {
 			property, _ := s.Properties.Get(key)
 			return property
 		}
-		under(s, l.AllKeys(), "on all ports")
-		under(of(s, "defaults"), l.PortKeys(), "on this port")
-		under(of(s, "ports").Items, l.PortKeys(), "on this port")
+		for _, l := range a.laws {
+			f := l.Facts()
+			under := func(s *jsonschema.Schema, keys any, where string) {
+				own := config.SchemaOf(keys)
+				own.Version, own.ID, own.Description = "", "", f.Title+", "+where
+				s.Properties.Set(f.Spec.Name, own)
+			}
+			under(s, f.All, "on all ports")
+			under(of(s, "defaults"), f.Port, "on this port")
+			under(of(s, "ports").Items, f.Port, "on this port")
+		}
 	}
-	def := func() *File { return defaultFile(l) }
-	return config.NewKind("Switch", version(l), fileLimits, def, func(c *config.Checker, f *File) {
+	return config.NewKind("Switch", version(a.laws), fileLimits, defaultFile, func(c *config.Checker, f *File) {
 		f.warning = c.Warning
-		k := fileChecker{Checker: c, law: l}
-		k.readLaw(f)
+		k := fileChecker{Checker: c, agent: a}
+		k.readLaws(f)
 		k.check(f)
 	}, extend)
 }
 
 // defaultFile has the default values. Ports have their own: defaultPort.
-func defaultFile(l Law) *File {
+func defaultFile() *File {
 	return &File{
-		Name: DefaultName, law: l.AllKeys(),
+		Name:    DefaultName,
 		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
 		Metrics: fileMetrics{Listen: metrics.DefaultListen},
 	}
@@ -206,12 +214,12 @@ func (a *Agent) NewestOf(name string, data []byte) ([]byte, error) {
 // config makes a complete configuration from a checked file.
 func (a *Agent) config(f *File) *Config {
 	c := &Config{
-		Name: f.Name, Scope: f.Scope, Law: f.law,
+		Name: f.Name, Scope: f.Scope, Laws: f.laws,
 		Enforce: Enforce{Ports: f.Enforce.Ports, Percent: f.Enforce.Percent},
 		Metrics: Metrics{Listen: f.Metrics.Listen},
 		Warning: f.warning, agent: a,
 	}
-	base := f.Defaults.over(defaultPort(a.law))
+	base := f.Defaults.over(defaultPort(f.laws))
 	for _, p := range f.Ports {
 		c.Ports = append(c.Ports, PortRule{Match: p.Match, PortSettings: p.over(base)})
 	}

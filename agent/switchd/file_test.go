@@ -100,7 +100,7 @@ func TestExample_ShowsTheDefaults(t *testing.T) {
 	}
 	// Every key of the schema is in it, at least in a comment, and the comments are valid keys.
 	said := regexp.MustCompile(`(?m)^( *(?:- )?)# ?([a-z_]+:)`).ReplaceAllString(string(data), "$1$2")
-	for _, key := range slices.Concat(keysOf(reflect.TypeFor[File]()), keysOf(reflect.TypeOf(TestLaw.AllKeys())), keysOf(reflect.TypeOf(TestLaw.PortKeys()))) {
+	for _, key := range slices.Concat(keysOf(reflect.TypeFor[File]()), keysOf(reflect.TypeOf(TestLaw.Facts().All)), keysOf(reflect.TypeOf(TestLaw.Facts().Port))) {
 		if !regexp.MustCompile(`(?m)[ {]` + key + `:|^` + key + `:`).MatchString(said) {
 			t.Errorf("the example does not show %s", key)
 		}
@@ -218,7 +218,7 @@ enforce: {percent: 10}
 		t.Errorf("law of a: %+v, %v", l, err)
 	}
 	for port, want := range map[*PortRule]string{&a: "Updates:10 ", &b: "Updates:4 "} {
-		if text := fmt.Sprintf("%+v", port.Law); !strings.Contains(text, want) {
+		if text := fmt.Sprintf("%+v", port.Laws[0]); !strings.Contains(text, want) {
 			t.Errorf("keys of %v: %s, want %s", port.Match, text, want)
 		}
 	}
@@ -284,7 +284,7 @@ func TestLoad_TenThousandPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRules(TestLaw, testAgent().config(f).Ports)
+	r := newRules([]Law{TestLaw}, testAgent().config(f).Ports)
 	if got := r.of("swp9999"); got == nil || got != &r.list[9999] || got.Rate != law.Rate(10e9) {
 		t.Errorf("swp9999: %+v", got)
 	}
@@ -310,7 +310,7 @@ func BenchmarkRules_10kPorts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRules(TestLaw, testAgent().config(f).Ports)
+	r := newRules([]Law{TestLaw}, testAgent().config(f).Ports)
 	for b.Loop() {
 		if r.of("swp9999") == nil {
 			b.Fatal("no rule")

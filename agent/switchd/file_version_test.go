@@ -93,7 +93,7 @@ func TestVersion_KeysThatMoved(t *testing.T) {
 	under := func(path string) bool {
 		return slices.ContainsFunc(keys, func(key string) bool { return key == path || strings.HasPrefix(key, path+".") })
 	}
-	for _, move := range version(TestLaw).Moved {
+	for _, move := range version([]Law{TestLaw}).Moved {
 		if !under(move.To) || under(move.From) {
 			t.Errorf("%s -> %s: the schema has the former name, or lacks the new one", move.From, move.To)
 		}

@@ -28,18 +28,22 @@ const (
 // fileChecker checks what a schema cannot express.
 type fileChecker struct {
 	*config.Checker
-	law Law
+	agent *Agent
+	laws  []LawKeys // those that the switch runs
 }
 
 func (c *fileChecker) check(f *File) {
-	base := f.Defaults.over(defaultPort(c.law))
+	base := f.Defaults.over(defaultPort(c.laws))
 	c.settings([]string{"defaults"}, f.Defaults, base)
 	c.matches(f)
 	for i, p := range f.Ports {
 		c.settings([]string{"ports", strconv.Itoa(i)}, p.PortSettings, p.over(base))
 	}
 	c.scope(f.Scope)
-	c.law.CheckAll(c.Checker, []string{c.law.Name()}, f.law)
+	for i := range c.laws {
+		c.laws[i].Law.Check(c.Checker, []string{c.laws[i].name}, c.laws[i].Keys)
+	}
+	c.compose(f)
 	c.enforce(f)
 	c.rollback(&f.Rollback)
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
@@ -48,19 +52,69 @@ func (c *fileChecker) check(f *File) {
 	}
 }
 
-// readLaw reads the law's keys: those of all ports, and those of each port, which default to those of defaults, which
-// default to the law's own.
-func (c *fileChecker) readLaw(f *File) {
-	name := c.law.Name()
-	c.readOver(f.law, name)
-	base := c.law.PortKeys()
-	c.readOver(base, "defaults", name)
-	f.Defaults.Law = base
+// readLaws finds the laws that the switch runs, and reads their keys: those of all ports, and those of each port, which
+// default to those of defaults, which default to the law's own.
+func (c *fileChecker) readLaws(f *File) {
+	for _, l := range c.agent.every() {
+		if c.section(f, l.name) != nil {
+			c.laws = append(c.laws, l)
+		}
+	}
+	if len(c.laws) == 0 {
+		c.laws = c.agent.chosen(0)
+	}
+	f.laws = c.laws
+	for i := range c.laws {
+		l := &c.laws[i]
+		c.readOver(l.Keys, l.name)
+		base := l.Law.Facts().Port
+		c.readOver(base, "defaults", l.name)
+		f.Defaults.Laws = append(f.Defaults.Laws, base)
+		for k := range f.Ports {
+			own := base
+			if at := []string{"ports", strconv.Itoa(k), l.name}; c.Given(at...) {
+				own = copyOf(base)
+				c.readOver(own, at...)
+			}
+			f.Ports[k].Laws = append(f.Ports[k].Laws, own)
+		}
+	}
+}
+
+// section returns the path of the first section of a law in the file; nil: it has none.
+func (c *fileChecker) section(f *File, name string) []string {
+	for _, at := range [][]string{{name}, {"defaults", name}} {
+		if c.Given(at...) {
+			return at
+		}
+	}
 	for i := range f.Ports {
-		f.Ports[i].Law = base
 		if at := []string{"ports", strconv.Itoa(i), name}; c.Given(at...) {
-			f.Ports[i].Law = copyOf(base)
-			c.readOver(f.Ports[i].Law, at...)
+			return at
+		}
+	}
+	return nil
+}
+
+// compose checks that the laws can run at one place, with each other and with the marking of the key mark.
+func (c *fileChecker) compose(f *File) {
+	var specs []*law.Spec
+	for i := range c.laws {
+		specs = append(specs, c.laws[i].Law.Facts().Spec)
+	}
+	var conflict *law.ConflictError
+	if err := law.Compose(specs...); errors.As(err, &conflict) {
+		c.Fail(c.section(f, conflict.B), err.Error(), "")
+		return
+	}
+	specs = append(specs, &law.Spec{Name: "mark", Claims: []law.Resource{law.Marking}})
+	err := law.Compose(specs...)
+	if err == nil {
+		return
+	}
+	for i, p := range f.Ports {
+		if m := p.over(f.Defaults).Mark; m != nil && m.Threshold > 0 {
+			c.Fail([]string{"ports", strconv.Itoa(i)}, err.Error(), "")
 		}
 	}
 }
@@ -106,8 +160,10 @@ func (c *fileChecker) settings(at []string, said, whole PortSettings) {
 	if given("rate") && given("shape") {
 		c.Fail(in("rate"), "both rate and shape are given", "shape alone, which is also the port's rate")
 	}
-	if given(c.law.Name()) {
-		c.law.CheckPort(c.Checker, in(c.law.Name()), whole.Law)
+	for i := range c.laws {
+		if l := &c.laws[i]; given(l.name) {
+			l.Law.Check(c.Checker, in(l.name), whole.Laws[i])
+		}
 	}
 	c.mark(in, said, whole)
 }
@@ -223,7 +279,7 @@ func (c *fileChecker) enforce(f *File) {
 	for _, p := range f.Ports {
 		list = append(list, PortRule{Match: p.Match})
 	}
-	rules := newRules(c.law, list)
+	rules := newRules(nil, list)
 	for _, n := range c.names([]string{"enforce", "ports"}, f.Enforce.Ports) {
 		switch err := checkDevice(n.text); {
 		case err != nil:

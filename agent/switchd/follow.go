@@ -4,18 +4,19 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"weir/law"
 )
 
-// follow attaches the law to ports that appeared, and detaches it from ports that are gone.
+// follow attaches the laws to ports that appeared, and detaches them from ports that are gone.
 func (r *role) follow() error {
 	found, err := r.look()
 	if err != nil {
 		return err
 	}
 	now := byName(found)
-	gone := r.running.Gone()
+	gone := r.attached.Gone()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
 		errs = append(errs, r.followPort(name, now[name], slices.Contains(gone, name)))
@@ -37,7 +38,7 @@ func (r *role) follow() error {
 			r.refuse(c.name, c.err)
 			continue
 		}
-		r.attached(c.port())
+		r.noteAttached(c.port())
 		r.alive()
 	}
 	_, err = r.marks.change(r.wantedMarks(now))
@@ -72,7 +73,7 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 		return err
 	case c.has != c.tbf && c.tbf != tbf{}:
 		return r.shapes.change(name, c.ifindex, c.mtu, c.tbf)
-	case c.params != p.Params || r.refused[name] != "":
+	case !slices.Equal(c.params, p.Params) || r.refused[name] != "":
 		return r.configure(c)
 	}
 	return nil
@@ -80,14 +81,14 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 
 // attachOne shapes a port if it is configured so, and attaches the law to it.
 func (r *role) attachOne(c *candidate) error {
-	if err := r.law.CheckTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
+	if err := r.checkTaken(c.port().PortRef); err != nil {
 		return err // checked before a shaper is made
 	}
 	undo, err := r.shapeNew(c)
 	if err != nil {
 		return err
 	}
-	if err := r.running.Attach(c.port()); err != nil {
+	if err := r.attached.Attach(c.port()); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil
@@ -131,7 +132,7 @@ func (r *role) wantedMarks(now map[string]*candidate) map[markPort]uint32 {
 func (r *role) remove(name, why string) error {
 	delete(r.ports, name)
 	r.log.Warn("detached", "port", name, "reason", why)
-	return r.running.Remove(name)
+	return r.attached.Remove(name)
 }
 
 var errGone = errors.New("the device is gone: waiting for it")
@@ -142,17 +143,33 @@ func (r *role) release(c *candidate) error {
 		return nil
 	}
 	r.refuse(c.name, c.err)
-	return r.running.ReleasePort(c.name)
+	return r.attached.ReleasePort(c.name)
 }
 
 func (r *role) configure(c *candidate) error {
 	delete(r.refused, c.name)
-	quiet := c.params.Follows(r.ports[c.name].Params)
-	r.ports[c.name] = LawPort{PortRef: r.ports[c.name].PortRef, Params: c.params}
-	if quiet {
-		return r.running.Configure(c.name, c.params)
+	was := r.ports[c.name]
+	p := PortLaws{was.PortRef, c.params}
+	r.ports[c.name] = p
+	if r.differs(was.Params, p.Params) != "" {
+		f := c.params[0].Figures()
+		r.log.Info("parameters of the port changed", append([]any{"port", c.name, "enforce", f.Mode.String()}, f.log()...)...)
 	}
-	f := c.params.Figures()
-	r.log.Info("parameters of the port changed", append([]any{"port", c.name, "enforce", f.Mode.String()}, f.log()...)...)
-	return r.running.Configure(c.name, c.params)
+	return r.attached.Attach(p)
+}
+
+// differs describes the differences between the parameters of the laws at a port; "": they follow from measurements only.
+func (r *role) differs(was, is []Params) string {
+	var out []string
+	for i := range is {
+		if is[i] == was[i] {
+			continue
+		}
+		if text := is[i].Differs(was[i]); text != "" && len(is) > 1 {
+			out = append(out, r.cfg.Laws[i].name+": "+text)
+		} else if text != "" {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, "; ")
 }

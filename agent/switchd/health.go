@@ -24,7 +24,6 @@ type view struct {
 	device   portDevice // of the port; not known if it is in another namespace or gone
 	namesake portDevice // the device that has the port's name now
 	recent   *change    // since the previous reading; nil: there was none
-	note     string     // the reason why flows are not limited, as noted by weir switch
 }
 
 // check looks for one thing. look returns why the port is not as it should be, or "", and what to do.

@@ -90,15 +90,15 @@ func lookLeaving(v *view) (reason, remedy string) {
 
 // lookRolledBack: weir switch noted why it limits nothing here.
 func lookRolledBack(v *view) (reason, remedy string) {
-	if v.k.Hold == reading.HoldAll || v.note == "" {
+	if v.k.Hold == reading.HoldAll || v.k.Note == "" {
 		return "", ""
 	}
-	return v.note, "look at the port with weir observe; weir switch reload, or a restart, tries again"
+	return v.k.Note, "look at the port with weir observe; weir switch reload, or a restart, tries again"
 }
 
 // lookObserved: nothing is limited because the configuration says so, which is no fault.
 func lookObserved(v *view) (reason, remedy string) {
-	if v.k.Hold != reading.HoldNone || v.note != "" {
+	if v.k.Hold != reading.HoldNone || v.k.Note != "" {
 		return "", ""
 	}
 	reason = "observed only, as configured: none of its flows is limited"
@@ -263,7 +263,7 @@ func lookTableFull(v *view) (reason, remedy string) {
 // ---- worth knowing ----
 
 func lookPart(v *view) (reason, remedy string) {
-	if v.k.Hold != reading.HoldPart || v.note != "" {
+	if v.k.Hold != reading.HoldPart || v.k.Note != "" {
 		return "", ""
 	}
 	return fmt.Sprintf("%.3g %% of its flows are limited, as configured: the others are not", 100*float64(v.k.HoldShare)/reading.Lots), ""

@@ -173,9 +173,8 @@ func TestChecks(t *testing.T) {
 		{"observed, with flows of other ports", func(now, before *snapshot, a *reading.Pinned) {
 			a.Hold, a.Rewritten = reading.HoldNone, before.kernel.Ports[0].Rewritten+2900
 		}, "observed", Off, "rewritten for flows of other ports", ""},
-		{"rolled back", func(now, _ *snapshot, a *reading.Pinned) {
-			a.Hold = reading.HoldNone
-			now.notes = map[uint32]string{1: "rolled back: goodput 0.7 is below 0.9"}
+		{"rolled back", func(_, _ *snapshot, a *reading.Pinned) {
+			a.Hold, a.Note = reading.HoldNone, "rolled back: goodput 0.7 is below 0.9"
 		}, "rolled-back", Off, "goodput 0.7", "tries again"},
 		{"tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
 		{"a few tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 90 }, "", "", "", ""},

@@ -19,15 +19,18 @@ type heartbeat struct {
 	send    func() error
 	failed  chan error // the error that stopped it, at most one
 	until   atomic.Int64
+	always  bool                 // no permit is needed
 	now     func() time.Duration // from an arbitrary start; monotonic
 	done    chan struct{}
 	stopped sync.WaitGroup
 	once    sync.Once
 }
 
-func newHeartbeat(send func() error) *heartbeat {
+// newHeartbeat begins to call send. Without permits it continues until stop.
+func newHeartbeat(send func() error, permits bool) *heartbeat {
 	begun := time.Now()
 	h := heartbeatAt(send, func() time.Duration { return time.Since(begun) })
+	h.always = !permits
 	h.stopped.Go(func() {
 		ticker := time.NewTicker(reading.HeartbeatInterval)
 		defer ticker.Stop()
@@ -50,7 +53,7 @@ func (h *heartbeat) run(ticks <-chan time.Time) {
 			return
 		case <-ticks:
 		}
-		if int64(h.now()) >= h.until.Load() {
+		if !h.always && int64(h.now()) >= h.until.Load() {
 			continue // a loop that recovers permits it again
 		}
 		if err := h.send(); err != nil {

@@ -3,7 +3,6 @@ package switchd
 import (
 	"context"
 	"net/netip"
-	"sync"
 
 	"weir/config"
 	"weir/datapath/attach"
@@ -11,51 +10,19 @@ import (
 	"weir/law"
 )
 
-// Law is the interface of a control law to the switch role: its keys of the file, its parameters at a port, its kernel
-// programs. The role itself knows no law; cmd/weir passes it one.
+// Law is the interface of a control law to the switch role. The role itself knows no law; cmd/weir passes it a list.
 type Law interface {
-	Name() string  // its key in a file
-	Title() string // its name for people
-
-	Keys
-	Kernel
-
-	// At returns the law's parameters at a port; keys comes from PortKeys. Errors name the fault, not the port.
+	// Facts returns what is known of the law without running it. Each call returns new values.
+	Facts() *Facts
+	// Check checks what a schema cannot express. keys has the type of Facts.All or of Facts.Port, and at is its path in
+	// the file. Keys that the file omits have their default value.
+	Check(c *config.Checker, at []string, keys any)
+	// At returns the law's parameters at a port; keys has the type of Facts.Port. Errors name the fault, not the port.
 	At(site Site, keys any) (Params, error)
-	// Changes describes the differences between two configurations of all ports, one per line.
-	Changes(was, is *Common) []string
-}
 
-// Keys describes a law's keys of the file, and its flags.
-type Keys interface {
-	// AllKeys and PortKeys return pointers to structs with the default values: the keys of all ports together, and of
-	// each port. Their tags are those of JSON and of the JSON schema. The structs are copied by assignment, so they
-	// hold no pointer that is written through.
-	AllKeys() any
-	PortKeys() any
-	// CheckAll and CheckPort check what a schema cannot express. at is the path of the law's keys in the file. Keys
-	// that the file omits have their default value.
-	CheckAll(c *config.Checker, at []string, keys any)
-	CheckPort(c *config.Checker, at []string, keys any)
-	// Before lists the keys (of all ports, and of each) that were one level higher in version 1 of the file.
-	Before() (all, port []string)
-	Flags() []Flag
-}
-
-// Flag is a flag of `weir switch` that sets a key of the file.
-type Flag struct {
-	Name, Key, Default, Help string
-	Number                   bool // the key's value is a number
-	Observe                  bool // `weir observe` has it too
-}
-
-// Kernel is the interface to a law's kernel programs.
-type Kernel interface {
 	// Own locks the pins of a switch for this process; nothing is attached yet. Typed errors: *attach.Busy,
 	// *attach.OtherSchema, *attach.MissingFeature, attach.ErrPermission.
-	Own(c *Common) (Owner, error)
-	// Watch attaches programs to the ports that change no packet and are not pinned.
-	Watch(c *Common, ports []LawPort) (Watcher, error)
+	Own(c *Common) (Running, error)
 	// Open reads what is pinned in dir. Errors: fs.ErrNotExist if nothing is pinned; *attach.OtherSchema if its layout
 	// is unknown.
 	Open(dir string) (View, error)
@@ -65,22 +32,43 @@ type Kernel interface {
 	// CheckTaken returns an error if the law is attached to a port by a switch other than the one pinned in dir.
 	CheckTaken(dir string, ports ...attach.PortRef) error
 
-	// Needs lists the kernel features that the programs use. Rehearse has the kernel verify the programs.
-	Needs() []attach.Needs
+	// Rehearse has the kernel verify the programs.
 	Rehearse() error
-	// Memory returns the capacity of the tables in connections and their size in bytes. keys comes from AllKeys.
+	// Memory returns the capacity of the tables in connections and their size in bytes. keys has the type of Facts.All.
 	Memory(keys any, processors int) (connections int, bytes uint64, err error)
 }
 
-// Common is the configuration that all ports of a switch share.
+// Facts are what is known of a law without running it.
+type Facts struct {
+	Spec  *law.Spec // its Name is the law's key in a file; no other law of the switch may have its exclusive claims
+	Title string    // its name for people
+	// All and Port point to structs with the default values: the keys of all ports together, and of each port. Their
+	// tags are those of JSON and of the JSON schema. The structs are copied by assignment, so they hold no pointer that is
+	// written through. A field with a method String is described by it.
+	All, Port any
+	// MovedAll and MovedPort list the keys (of all ports, and of each) that were one level higher in version 1 of the file.
+	MovedAll, MovedPort []string
+	Flags               []Flag
+	Needs               []attach.Needs // kernel features that the programs use
+}
+
+// Flag is a flag of `weir switch` that sets a key of the file.
+type Flag struct {
+	Name, Key, Default, Help string
+	Number                   bool // the key's value is a number
+	Observe                  bool // `weir observe` has it too
+}
+
+// Common is the configuration of a law that all ports of a switch share.
 type Common struct {
-	Pin      string // directory
+	Pin      string // directory; "": nothing is pinned, and all ends with the process
 	TakeOver bool   // from a running process
 	Renew    bool   // replace tables of another layout
 	Version  string
 	Scope    []netip.Prefix
 	Watch    bool // count what flows do, for a rollback
-	Keys     any  // from AllKeys
+	Observe  bool // change no packet; nothing is pinned
+	Keys     any  // with the type of Facts.All
 }
 
 // Site describes a port, as far as a law's parameters depend on it.
@@ -96,10 +84,8 @@ type Params interface {
 	Figures() Figures
 	// With returns the same law with another share of the flows limited.
 	With(h Enforcement) Params
-	// Differs describes the difference to was, for people.
+	// Differs describes the difference to was, for people; "": the only difference follows from measurements (the BDP).
 	Differs(was Params) string
-	// Follows reports whether the only difference to was follows from measurements (the BDP).
-	Follows(was Params) bool
 }
 
 // Enforcement selects the flows of a port that the law limits, and gives the port's bandwidth-delay product.
@@ -122,63 +108,42 @@ type LawPort struct {
 	Params Params
 }
 
-// Owner holds the lock on a switch's pins: no other process can begin, and the law is attached to no port yet. It ends
-// when Attach succeeds, or with Release.
-type Owner interface {
-	Attach([]LawPort) (Running, error)
-	Heartbeat() error
-	Release() error
-}
-
-// Running is a law attached to the ports of a switch. Only Heartbeat may be called from other goroutines.
+// Running is a law at a switch whose pins it has locked: no other process can begin there. Only Heartbeat may be called
+// from other goroutines.
 type Running interface {
-	Attach(LawPort) error
-	Configure(port string, p Params) error
-	ReleasePort(port string) error
+	// Attach attaches the law to ports; a port that has it already gets these parameters. The first call also takes over
+	// what an earlier process left pinned, and gives up the pinned ports that are not listed. After an error of the first
+	// call only End may follow; after an error of another call, nothing has changed at a port that is alone in it.
+	Attach(ports ...LawPort) error
+	ReleasePort(port string) error // gradually; the law stays attached, and Attach limits flows again
 	Remove(ports ...string) error
 	Gone() []string // ports to which the programs are no longer attached
-	On(port string) bool
 	Change(*Common) (undo func() error, err error)
 
-	Stats() ([]reading.Stats, error)
+	Stats(ports ...string) ([]reading.Stats, error) // none listed: all
 	EachFlow(do func(port string, f reading.Flow) bool) error
-	Note(port, text string) error // for status; "" removes it
-	ClearNotes() error
+	Note(port, text string) error // for status; text "" removes it, and port "" all
 
 	Heartbeat() error
-	Release(context.Context) error // gradually
-	Close(purge bool) error        // detaches the programs; purge: also removes the tables
-	Leave() error                  // closes what this process has open; the programs continue
+	Release(context.Context) error // all ports, gradually
+	End(how Ending) error          // once; before the first Attach it gives up the pins, however it is called
 }
 
-// Watcher is a law that only observes.
-type Watcher interface {
-	PortStats(port string) (reading.Stats, error)
-	EachFlow(do func(port string, f reading.Flow) bool) error
-	Heartbeat() error
-	Close() error
-}
+// Ending is how Running ends.
+type Ending uint8
+
+// The endings.
+const (
+	Leave  Ending = iota // close what this process has open; pinned programs continue
+	Detach               // detach the programs; pinned tables stay for the next process
+	Purge                // detach the programs and remove the tables
+)
 
 // View reads what is pinned of a switch. Only Watch changes anything.
 type View interface {
 	Read() (*reading.Switch, error)
 	Stats(id uint32) (reading.Stats, error)
 	EachFlow(names map[uint32]string, do func(port string, f reading.Flow) bool) error
-	Note(id uint32) (string, error)
 	Watch() error // has the switch count what flows do, for some seconds
 	Close() error
 }
-
-// Agent implements `weir switch`, `weir status` and `weir observe` with a law.
-type Agent struct {
-	law  Law
-	kind func() *config.Kind[File]
-}
-
-// New returns the agent of a law.
-func New(l Law) *Agent {
-	return &Agent{l, sync.OnceValue(func() *config.Kind[File] { return kindSwitch(l) })}
-}
-
-// Law returns the law that New was given.
-func (a *Agent) Law() Law { return a.law }

@@ -44,7 +44,7 @@ type exporter struct {
 	reason string
 }
 
-func newExporter(of Law, name, version string, e *events, l *slog.Logger) *exporter {
+func newExporter(of *LawKeys, name, version string, e *events, l *slog.Logger) *exporter {
 	return &exporter{name: name, version: version, events: e, log: l, read: (&momentReader{of: func(name string) (*snapshot, error) { return readSwitch(of, name) }}).read, state: Off, reason: "not read yet"}
 }
 
@@ -195,7 +195,7 @@ func label(s string) string {
 // serveMetrics starts the server of the metrics. A busy default address, or that of the process that is taken over,
 // must not prevent the start.
 func (r *role) serveMetrics() error {
-	x := newExporter(r.law, r.cfg.Name, r.cfg.Version, &r.events, r.log)
+	x := newExporter(&r.cfg.Laws[0], r.cfg.Name, r.cfg.Version, &r.events, r.log)
 	r.metrics = metrics.New(metrics.Source{Gather: x.registry(), Health: x.health, Log: r.log})
 	listen := r.cfg.Metrics.Listen
 	return r.metrics.Listen(listen, r.cfg.TakeOver || listen == metrics.DefaultListen)

@@ -2,6 +2,7 @@ package switchd
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func BenchmarkScrape(b *testing.B) {
 		b.Run(fmt.Sprintf("%d_ports", ports), func(b *testing.B) {
 			n := testnet.NewNamespace(b)
 			n.Must(b, func() error { return benchSwitch(ports) })
-			x := newExporter(TestLaw, "bench", "v1", &events{}, slog.New(slog.DiscardHandler))
+			x := newExporter(&testKeys()[0], "bench", "v1", &events{}, slog.New(slog.DiscardHandler))
 			var read, list time.Duration
 			var text countingWriter
 			n.Must(b, func() error {
@@ -88,7 +89,7 @@ func BenchmarkScrapeWritten(b *testing.B) {
 		one.Port, one.ID = fmt.Sprintf("swp%d", i), uint32(i)
 		r.kernel.Ports = append(r.kernel.Ports, one)
 	}
-	x := newExporter(TestLaw, "bench", "v1", &events{}, slog.New(slog.DiscardHandler))
+	x := newExporter(&testKeys()[0], "bench", "v1", &events{}, slog.New(slog.DiscardHandler))
 	x.read = (&momentReader{of: func(string) (*snapshot, error) { return r, nil }}).read
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -197,15 +198,11 @@ func benchSwitch(ports int) error {
 	if err := os.MkdirAll(pinRoot, 0o700); err != nil {
 		return err
 	}
-	o, err := TestLaw.Own(&Common{Pin: pinDir("bench"), Version: "bench", Keys: TestLaw.AllKeys()})
+	o, err := TestLaw.Own(&Common{Pin: testKeys()[0].pin("bench"), Version: "bench", Keys: TestLaw.Facts().All})
 	if err != nil {
 		return err
 	}
-	f, err := o.Attach(list)
-	if err != nil {
-		return err
-	}
-	return f.Heartbeat()
+	return errors.Join(o.Attach(list...), o.Heartbeat())
 }
 
 func benchPort(name string) (p LawPort, err error) {
@@ -224,7 +221,7 @@ func benchPort(name string) (p LawPort, err error) {
 	if err := netlink.QdiscReplace(tbf); err != nil {
 		return p, err
 	}
-	settings := defaultPort(TestLaw)
+	settings := defaultPort(testKeys())
 	own := shaper{Kind: "tbf", Rate: law.Rate(1e9), Buffer: 1_000_000}
 	p.PortRef = attach.PortRef{Name: name, Ifindex: index}
 	p.Params, err = lawAt(&settings, name, own)

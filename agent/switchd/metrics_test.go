@@ -64,7 +64,7 @@ func sampleReading() *snapshot {
 
 // exported makes an exporter of this reading.
 func exported(read func(string) (*snapshot, error)) *exporter {
-	x := newExporter(TestLaw, "default", "v1", &events{}, slog.New(slog.DiscardHandler))
+	x := newExporter(&testKeys()[0], "default", "v1", &events{}, slog.New(slog.DiscardHandler))
 	x.read = (&momentReader{of: read}).read
 	return x
 }

@@ -41,7 +41,7 @@ func (r *role) missing(found []candidate) error {
 	for i := range r.cfg.Ports {
 		rule := &r.cfg.Ports[i]
 		for _, match := range rule.Match {
-			alone := newRules(r.law, []PortRule{{Match: []string{match}}})
+			alone := newRules(nil, []PortRule{{Match: []string{match}}})
 			matches := func(name string) bool { return alone.of(name) != nil }
 			if !slices.ContainsFunc(found, func(c candidate) bool { return matches(c.name) }) {
 				here, err := portsHere()

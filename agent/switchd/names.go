@@ -5,19 +5,26 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 )
 
-// SwitchNames lists the switches that are pinned on this machine.
-func SwitchNames() ([]string, error) {
-	entries, err := os.ReadDir(pinRoot)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list switches: %w", err)
-	}
+// Names lists the switches that are pinned on this machine, sorted.
+func (a *Agent) Names() ([]string, error) { return switchNames(a.every()) }
+
+// switchNames lists the switches where one of the laws is pinned.
+func switchNames(laws []LawKeys) ([]string, error) {
 	var out []string
-	for _, e := range entries {
-		if CheckName(e.Name()) == nil && e.IsDir() {
-			out = append(out, e.Name())
+	for i := range laws {
+		entries, err := os.ReadDir(laws[i].pins)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list switches: %w", err)
+		}
+		for _, e := range entries {
+			if CheckName(e.Name()) == nil && e.IsDir() {
+				out = append(out, e.Name())
+			}
 		}
 	}
-	return out, nil
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }

@@ -113,7 +113,7 @@ func Observe(ctx context.Context, c *Config, o ObserveFor) (*Observation, error)
 
 // observedDevices returns the existing ports that can be observed. Each port given by name must be one.
 func observedDevices(c *Config) ([]candidate, error) {
-	rules := newRules(c.agent.law, c.Ports)
+	rules := newRules(c.laws(), c.Ports)
 	all, err := rules.look()
 	if err != nil {
 		return nil, err
@@ -177,9 +177,9 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 	w := &observer{byName: map[string]*observedPort{}}
 	for i := range found {
 		n := &found[i]
-		f := n.params.Figures()
+		f := n.params[0].Figures()
 		frame := float64(f.MTU) + ethernet
-		p := &observedPort{candidate: *n, law: c.agent.law.Title()}
+		p := &observedPort{candidate: *n, law: c.Laws[0].title}
 		p.gather = newGather(load{
 			Rate: n.line.rate, RTT: n.line.rtt.Seconds(), Buffer: n.line.buffer, Target: n.line.target,
 			Cap: float64(f.Cap), Floor: float64(f.Floor), Frame: frame, Segment: n.line.segment,

@@ -38,14 +38,14 @@ func (e *ObserveApart) Error() string {
 
 // newObserveSource reads the tables of a running switch that has the ports, or attaches a program that only observes.
 func newObserveSource(c *Config, found []candidate) (observeSource, error) {
-	names, err := SwitchNames()
+	names, err := switchNames(c.Laws[:1])
 	if err != nil {
 		return nil, err
 	}
 	apart := &ObserveApart{}
 	var along *alongSource
 	for _, name := range names {
-		s, its, err := openAlong(c.agent.law, name, found)
+		s, its, err := openAlong(&c.Laws[0], name, found)
 		if err != nil {
 			return nil, err
 		}
@@ -74,30 +74,41 @@ func newObserveSource(c *Config, found []candidate) (observeSource, error) {
 
 // ownSource is a program of the observation's own. It limits nothing and is not pinned, so that it ends with the
 // process even after a crash.
-type ownSource struct{ watcher Watcher }
+type ownSource struct{ law Running }
 
 func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	var ports []LawPort
 	for i := range found {
 		n := found[i]
-		n.params = n.params.With(Enforcement{Mode: reading.HoldNone, BDP: n.line.bdp(0)})
-		ports = append(ports, n.port())
+		quiet := n.params[0].With(Enforcement{Mode: reading.HoldNone, BDP: n.line.bdp(0)})
+		ports = append(ports, LawPort{n.port().PortRef, quiet})
 	}
-	w, err := c.agent.law.Watch(c.common(), ports)
+	common := c.settings()[0].Common
+	common.Pin, common.TakeOver, common.Renew, common.Observe = "", false, false, true
+	l, err := c.Laws[0].Law.Own(&common)
 	if err != nil {
 		return nil, err
 	}
-	return &ownSource{w}, nil
+	if err := l.Attach(ports...); err != nil {
+		return nil, errors.Join(err, l.End(Purge))
+	}
+	return &ownSource{l}, nil
 }
 
 func (s *ownSource) name() string     { return "" }
-func (s *ownSource) heartbeat() error { return s.watcher.Heartbeat() }
-func (s *ownSource) close() error     { return s.watcher.Close() }
+func (s *ownSource) heartbeat() error { return s.law.Heartbeat() }
+func (s *ownSource) close() error     { return s.law.End(Purge) }
 func (s *ownSource) eachFlow(do func(string, reading.Flow) bool) error {
-	return s.watcher.EachFlow(do)
+	return s.law.EachFlow(do)
 }
 
-func (s *ownSource) stats(port string) (reading.Stats, error) { return s.watcher.PortStats(port) }
+func (s *ownSource) stats(port string) (reading.Stats, error) {
+	all, err := s.law.Stats(port)
+	if err != nil || len(all) == 0 {
+		return reading.Stats{}, err
+	}
+	return all[0], nil
+}
 
 // alongSource reads what is pinned of a running switch. It changes nothing except that the switch counts what flows do.
 type alongSource struct {
@@ -108,8 +119,8 @@ type alongSource struct {
 }
 
 // openAlong opens a running switch that has some of the ports, and returns which; nil: it has none.
-func openAlong(l Law, name string, found []candidate) (*alongSource, []string, error) {
-	v, err := l.Open(pinDir(name))
+func openAlong(l *LawKeys, name string, found []candidate) (*alongSource, []string, error) {
+	v, err := l.Law.Open(l.pin(name))
 	var other *attach.OtherSchema
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil, nil, nil

@@ -20,7 +20,7 @@ type candidate struct {
 	mtu     int
 	byName  bool // not by a pattern
 	set     PortSettings
-	params  Params
+	params  []Params // of each law
 	line    line
 	err     error // why it cannot be managed
 
@@ -29,8 +29,15 @@ type candidate struct {
 	former   string
 }
 
-func (c *candidate) port() LawPort {
-	return LawPort{PortRef: attach.PortRef{Name: c.name, Ifindex: c.ifindex}, Params: c.params}
+// enforce limits this share of the flows.
+func (c *candidate) enforce(e Enforcement) {
+	for i, p := range c.params {
+		c.params[i] = p.With(e)
+	}
+}
+
+func (c *candidate) port() PortLaws {
+	return PortLaws{PortRef: attach.PortRef{Name: c.name, Ifindex: c.ifindex}, Params: c.params}
 }
 
 // isPattern reports whether a port is given as a pattern, not by name.
@@ -38,7 +45,7 @@ func isPattern(port string) bool { return strings.ContainsAny(port, `*?[\`) }
 
 // rules finds the first rule that matches a device without trying all of them; there may be ten thousand.
 type rules struct {
-	law      Law
+	laws     []Law
 	list     []PortRule
 	exact    map[string]int
 	patterns []ruledPattern
@@ -50,8 +57,8 @@ type ruledPattern struct {
 	rule    int
 }
 
-func newRules(l Law, list []PortRule) *rules {
-	r := &rules{law: l, list: list, exact: map[string]int{}}
+func newRules(laws []Law, list []PortRule) *rules {
+	r := &rules{laws: laws, list: list, exact: map[string]int{}}
 	for i := range list {
 		for _, m := range list[i].Match {
 			if _, twice := r.exact[m]; !twice {
@@ -123,13 +130,13 @@ func (r *rules) look() ([]candidate, error) {
 				return nil, err
 			}
 		}
-		out = append(out, rule.judge(r.law, a, qdiscs[a.Index], r.made))
+		out = append(out, rule.judge(r.laws, a, qdiscs[a.Index], r.made))
 	}
 	return out, nil
 }
 
 // judge returns how to manage a device, or why that is not possible.
-func (r *PortRule) judge(l Law, dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
+func (r *PortRule) judge(laws []Law, dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
 	n := candidate{name: dev.Name, ifindex: dev.Index, mtu: dev.MTU, byName: r.byName(dev.Name), set: r.PortSettings, tbf: r.wantedTBF()}
 	s, err := readShaper(dev, list)
 	if err != nil {
@@ -154,7 +161,7 @@ func (r *PortRule) judge(l Law, dev *netlink.LinkAttrs, list []qdisc, made *shap
 		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's values apply
 	}
 	if n.err = attach.CheckQueue(dev.Name, s.Kind); n.err == nil {
-		n.err = n.decide(l, s)
+		n.err = n.decide(laws, s)
 	}
 	return n
 }
@@ -166,16 +173,16 @@ func (e *ForeignQueue) Error() string {
 	return fmt.Sprintf("port %s: its queue discipline %q was not set by Weir, and shape replaces only the kernel's default; leave shape out, or remove the queue discipline (tc qdisc del dev %s root)", e.Port, e.Kind, e.Port)
 }
 
-// decide sets the law's parameters of the port.
-func (c *candidate) decide(l Law, own shaper) error {
+// decide sets the laws' parameters of the port.
+func (c *candidate) decide(laws []Law, own shaper) error {
 	site, err := c.set.site(c.name, own, c.mtu)
 	if err != nil {
 		return err
 	}
-	if c.params, err = l.At(site, c.set.Law); err != nil {
+	if c.params, err = ParamsAt(laws, site, c.set.Laws); err != nil {
 		return fmt.Errorf("port %s: %w", c.name, err)
 	}
-	f := c.params.Figures()
+	f := c.params[0].Figures()
 	c.line = line{
 		rate: float64(site.Rate) / 8, rtt: site.RTT.Std(),
 		target: float64(f.Target), buffer: float64(f.Buffer), segment: float64(f.MTU) - tcpOverhead + ethernet,

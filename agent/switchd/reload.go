@@ -1,11 +1,13 @@
 package switchd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"weir/law"
 )
@@ -68,6 +70,9 @@ func (r *role) reread() ([]string, error) {
 	if next.Name != r.cfg.Name {
 		return nil, fmt.Errorf("%s: name: %s became %s, but a running switch cannot change its name: restart it", r.cfg.File, r.cfg.Name, next.Name)
 	}
+	if was, is := titles(r.cfg.Laws), titles(next.Laws); was != is {
+		return nil, fmt.Errorf("%s: the laws were %s and became %s, but a running switch cannot change its laws: restart it", r.cfg.File, was, is)
+	}
 	return r.become(next)
 }
 
@@ -75,7 +80,7 @@ func (r *role) reread() ([]string, error) {
 func (r *role) become(next *Config) ([]string, error) {
 	was, wasRules, wasCanaries := r.cfg, r.rules, r.canaries
 	wasPorts, wasRefused := maps.Clone(r.ports), maps.Clone(r.refused)
-	r.cfg, r.rules, r.canaries = next, newRules(r.law, next.Ports), keptCanaries(was, next, r.canaries)
+	r.cfg, r.rules, r.canaries = next, newRules(next.laws(), next.Ports), keptCanaries(was, next, r.canaries)
 	r.rules.made = r.shapes
 	var t transaction
 	err := r.takeSteps(was, &t)
@@ -170,17 +175,35 @@ func (r *role) changeMetrics(was *Config, t *transaction) error {
 
 // changeCommon changes what all ports share.
 func (r *role) changeCommon(was *Config, t *transaction) error {
-	before, next := was.common(), r.cfg.common()
-	if reflect.DeepEqual(before, next) {
+	before, next := was.settings(), r.cfg.settings()
+	same := func(a, b Setting) bool { return reflect.DeepEqual(a.Common, b.Common) }
+	if slices.EqualFunc(before, next, same) {
 		return nil
 	}
-	undo, err := r.running.Change(next)
+	undo, err := r.attached.Change(next...)
 	if err != nil {
 		return err
 	}
 	t.done(undo, "")
-	t.changes = append(t.changes, r.law.Changes(before, next)...)
+	for i := range next {
+		t.changes = append(t.changes, changedKeys(before[i].Common.Keys, next[i].Common.Keys)...)
+	}
+	if was, is := fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope); was != is {
+		t.changes = append(t.changes, fmt.Sprintf("scope: %s became %s", was, is))
+	}
 	return nil
+}
+
+// changedKeys describes the differences between two structs of keys, one per key.
+func changedKeys(was, is any) (changes []string) {
+	a, b := reflect.Indirect(reflect.ValueOf(was)), reflect.Indirect(reflect.ValueOf(is))
+	for i := range a.NumField() {
+		key, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
+		if from, to := fmt.Sprint(a.Field(i).Interface()), fmt.Sprint(b.Field(i).Interface()); from != to {
+			changes = append(changes, fmt.Sprintf("%s: %s became %s", key, from, to))
+		}
+	}
+	return changes
 }
 
 // changePort changes the law's parameters or the shaper of a port, or attaches to a new port.
@@ -204,16 +227,17 @@ func (r *role) changePort(c *candidate, t *transaction) error {
 	}
 	switch {
 	case !on:
-		if err := r.running.Attach(c.port()); err != nil {
+		if err := r.attached.Attach(c.port()); err != nil {
 			return err
 		}
-		t.done(func() error { return r.running.Remove(c.name) }, "port "+c.name+": attached")
-		r.attached(c.port())
-	case p.Params != c.params:
-		if err := r.running.Configure(c.name, c.params); err != nil {
-			return errors.Join(err, r.running.Configure(c.name, p.Params))
+		t.done(func() error { return r.attached.Remove(c.name) }, "port "+c.name+": attached")
+		r.noteAttached(c.port())
+	case !slices.Equal(p.Params, c.params):
+		if err := r.attached.Attach(c.port()); err != nil {
+			return errors.Join(err, r.attached.Attach(p))
 		}
-		t.done(func() error { return r.running.Configure(c.name, p.Params) }, fmt.Sprintf("port %s: %s", c.name, c.params.Differs(p.Params)))
+		differs := cmp.Or(r.differs(p.Params, c.params), "its parameters changed")
+		t.done(func() error { return r.attached.Attach(p) }, fmt.Sprintf("port %s: %s", c.name, differs))
 		r.ports[c.name] = c.port()
 	}
 	return nil
@@ -234,13 +258,11 @@ func (r *role) removeUnwanted(t *transaction) error {
 	back := func() error {
 		var errs []error
 		for _, name := range gone {
-			if !r.running.On(name) {
-				errs = append(errs, r.running.Attach(ports[name]))
-			}
+			errs = append(errs, r.attached.Attach(ports[name]))
 		}
 		return errors.Join(errs...)
 	}
-	if err := r.running.Remove(gone...); err != nil {
+	if err := r.attached.Remove(gone...); err != nil {
 		return errors.Join(err, back())
 	}
 	t.done(back, "")
@@ -256,7 +278,7 @@ func (r *role) removeUnwanted(t *transaction) error {
 func (r *role) clearNotes(was map[string]*canary) error {
 	for _, c := range was {
 		if c.stage == stageRolledBack {
-			return r.running.ClearNotes()
+			return r.attached.Note("", "")
 		}
 	}
 	return nil

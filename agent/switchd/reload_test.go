@@ -37,18 +37,15 @@ func (f *faulty) fault(what string) error {
 	return errFault
 }
 
-func (f *faulty) Attach(p LawPort) error {
-	if err := f.fault("attach " + p.Name); err != nil {
+func (f *faulty) Attach(ports ...LawPort) error {
+	what := "attach"
+	for _, p := range ports {
+		what += " " + p.Name
+	}
+	if err := f.fault(what); err != nil {
 		return err
 	}
-	return f.Running.Attach(p)
-}
-
-func (f *faulty) Configure(port string, p Params) error {
-	if err := f.fault("configure " + port); err != nil {
-		return err
-	}
-	return f.Running.Configure(port, p)
+	return f.Running.Attach(ports...)
 }
 
 func (f *faulty) Change(c *Common) (func() error, error) {
@@ -75,27 +72,16 @@ type bench struct {
 	file string
 }
 
-// benchOwner adds the bench's faults to the law's owner.
-type benchOwner struct {
-	Owner
-	b *bench
-}
-
-func (o benchOwner) Attach(p []LawPort) (Running, error) {
-	f, err := o.Owner.Attach(p)
-	o.b.f.Running = f
-	return o.b.f, err
-}
-
-// benchLaw is the test law with that owner.
+// benchLaw is the test law with the bench's faults.
 type benchLaw struct {
 	Law
 	b *bench
 }
 
-func (l benchLaw) Own(c *Common) (Owner, error) {
-	o, err := l.Law.Own(c)
-	return benchOwner{o, l.b}, err
+func (l benchLaw) Own(c *Common) (Running, error) {
+	r, err := l.Law.Own(c)
+	l.b.f.Running = r
+	return l.b.f, err
 }
 
 func newBench(t *testing.T, text string) *bench {
@@ -134,11 +120,11 @@ func newBench(t *testing.T, text string) *bench {
 		return nil
 	})
 	b.write(text)
-	c, err := testAgent().Load(b.file)
+	c, err := New(benchLaw{TestLaw, b}).Load(b.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.r = newRole(c, benchLaw{TestLaw, b})
+	b.r = newRole(c)
 	b.n.Must(t, b.r.begin)
 	t.Cleanup(func() { b.n.Must(t, b.r.end) })
 	return b
@@ -166,7 +152,7 @@ func (b *bench) reload(text string, failAt int) (changes []string, err error) {
 
 // state is the complete state of the kernel and the role.
 type state struct {
-	Ports    map[string]LawPort
+	Ports    map[string]PortLaws
 	Refused  map[string]string
 	Chains   []string // programs and queue disciplines of every device
 	Laws     []string
@@ -214,7 +200,7 @@ func (b *bench) state() (s state) {
 				s.Chains = append(s.Chains, fmt.Sprint(l.Attrs().Name, " ", q, " ", q.Type()))
 			}
 		}
-		v, err := TestLaw.Open(pinDir(b.r.cfg.Name))
+		v, err := TestLaw.Open(b.r.cfg.Laws[0].pin(b.r.cfg.Name))
 		if err != nil {
 			return err
 		}
@@ -226,7 +212,7 @@ func (b *bench) state() (s state) {
 		for _, p := range k.Ports {
 			s.Laws = append(s.Laws, fmt.Sprintf("%s: %d, ifindex %d, holds %v, target %d, releasing %t", p.Port, p.ID, p.Ifindex, p.Hold, p.TargetBytes, p.Releasing))
 		}
-		scope, err := ebpf.LoadPinnedMap(filepath.Join(pinDir(b.r.cfg.Name), "scope"), nil)
+		scope, err := ebpf.LoadPinnedMap(filepath.Join(b.r.cfg.Laws[0].pin(b.r.cfg.Name), "scope"), nil)
 		if err != nil {
 			return err
 		}
@@ -280,14 +266,14 @@ func TestReload_FailsMidway(t *testing.T) {
 			t.Errorf("%s failed, and something has changed:\n%+v\n%+v", b.f.failed, before, now)
 		}
 	}
-	if want := []string{"change", "configure p0", "attach p2", "attach p3", "remove p1"}; !slices.Equal(slices.Sorted(slices.Values(failed)), slices.Sorted(slices.Values(want))) {
+	if want := []string{"change", "attach p0", "attach p2", "attach p3", "remove p1"}; !slices.Equal(slices.Sorted(slices.Values(failed)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("calls that failed: %q, want %q", failed, want)
 	}
 	after := b.state()
 	if got := slices.Sorted(maps.Keys(after.Ports)); !slices.Equal(got, []string{"p0", "p2", "p3"}) {
 		t.Errorf("ports: %v", got)
 	}
-	if after.Ports["p0"].Params.Figures().Target != 12_500 || after.Ports["p3"].Params.Figures().Target != 12_000 || len(after.Shaped) != 1 || after.Scope == 0 || len(after.Marked) != 1 {
+	if after.Ports["p0"].Params[0].Figures().Target != 12_500 || after.Ports["p3"].Params[0].Figures().Target != 12_000 || len(after.Shaped) != 1 || after.Scope == 0 || len(after.Marked) != 1 {
 		t.Errorf("not what the file says: %+v", after)
 	}
 	if _, err := b.reload(benchBefore, 0); err != nil {

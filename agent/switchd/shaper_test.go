@@ -32,7 +32,7 @@ func device(t *testing.T) (n *testnet.Namespace, index int) {
 // lookAt returns the one port that c finds in the namespace.
 func lookAt(t *testing.T, n *testnet.Namespace, s PortSettings) (found candidate) {
 	t.Helper()
-	r := newRules(TestLaw, []PortRule{{Match: []string{"p0"}, PortSettings: s}})
+	r := newRules([]Law{TestLaw}, []PortRule{{Match: []string{"p0"}, PortSettings: s}})
 	n.Must(t, func() error {
 		all, err := r.look()
 		if err == nil && len(all) != 1 {
@@ -57,16 +57,16 @@ func TestLook_TBF(t *testing.T) {
 				Rate:       rate / 8, Limit: 1_000_000, Buffer: 10_000,
 			})
 		})
-		c := defaultPort(TestLaw)
+		c := defaultPort(testKeys())
 		found := lookAt(t, n, c)
 		pipe := uint32(float64(rate) / 8 * c.RTT.Std().Seconds())
-		if l := found.params.Figures(); found.err != nil || l.Buffer != 1_000_000 || l.Target != 200_000 || l.Cap != pipe+200_000 {
+		if l := found.params[0].Figures(); found.err != nil || l.Buffer != 1_000_000 || l.Target != 200_000 || l.Cap != pipe+200_000 {
 			t.Errorf("%d bit/s: %+v, %v", rate, l, found.err)
 		}
 	}
-	c := defaultPort(TestLaw)
+	c := defaultPort(testKeys())
 	c.Rate, c.Buffer = 1e9, 500_000
-	if l := lookAt(t, n, c).params.Figures(); l.Buffer != 500_000 || l.Target != 100_000 || l.Cap != 100_000+31_250 {
+	if l := lookAt(t, n, c).params[0].Figures(); l.Buffer != 500_000 || l.Target != 100_000 || l.Cap != 100_000+31_250 {
 		t.Errorf("the configured rate is not used: %+v", l)
 	}
 }
@@ -86,9 +86,9 @@ func TestLook_HTB(t *testing.T) {
 		return errors.Join(netlink.QdiscReplace(q),
 			class(1, handle(1, 0), 1e9, 9e9), class(0x10, handle(1, 1), 1e8, 2e8), class(0x20, handle(1, 1), 3e8, 4e8))
 	})
-	found := lookAt(t, n, defaultPort(TestLaw))
+	found := lookAt(t, n, defaultPort(testKeys()))
 	const full = 100 * 1514 // txqueuelen packets
-	if l := found.params.Figures(); found.err != nil || l.Buffer != full || l.Cap != l.Target+281_250 {
+	if l := found.params[0].Figures(); found.err != nil || l.Buffer != full || l.Cap != l.Target+281_250 {
 		t.Errorf("%+v, %v", l, found.err)
 	}
 	// Without a default class traffic is not shaped: there is no rate.
@@ -97,7 +97,7 @@ func TestLook_HTB(t *testing.T) {
 			netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)})))
 	})
 	var none *NoRate
-	if found := lookAt(t, n, defaultPort(TestLaw)); !errors.As(found.err, &none) || none.Missing != "rate" {
+	if found := lookAt(t, n, defaultPort(testKeys())); !errors.As(found.err, &none) || none.Missing != "rate" {
 		t.Errorf("htb without a default class: %+v", found)
 	}
 }
@@ -105,7 +105,7 @@ func TestLook_HTB(t *testing.T) {
 func TestLook_Refuses(t *testing.T) {
 	n, index := device(t)
 	var queue *attach.NoQueue
-	if found := lookAt(t, n, defaultPort(TestLaw)); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
+	if found := lookAt(t, n, defaultPort(testKeys())); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
 		t.Errorf("without a queue: %+v", found)
 	}
 	n.Must(t, func() error {
@@ -114,19 +114,19 @@ func TestLook_Refuses(t *testing.T) {
 		})
 	})
 	var none *NoRate
-	if found := lookAt(t, n, defaultPort(TestLaw)); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
+	if found := lookAt(t, n, defaultPort(testKeys())); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
 		t.Errorf("a queue without a rate: %+v", found)
 	}
-	c := defaultPort(TestLaw)
+	c := defaultPort(testKeys())
 	c.Rate = 1e9
-	if found := lookAt(t, n, c); found.err != nil || found.params.Figures().Buffer != 100*1514 {
+	if found := lookAt(t, n, c); found.err != nil || found.params[0].Figures().Buffer != 100*1514 {
 		t.Errorf("a FIFO and a rate: %+v", found)
 	}
 }
 
 // The first rule that matches applies, whether by name or by pattern.
 func TestRules(t *testing.T) {
-	r := newRules(TestLaw, []PortRule{
+	r := newRules([]Law{TestLaw}, []PortRule{
 		{Match: []string{"eth1", "swp1"}}, {Match: []string{"swp*", "veth[0-9]"}}, {Match: []string{"swp2", "eth*"}},
 	})
 	for _, row := range []struct {

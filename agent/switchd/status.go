@@ -33,6 +33,7 @@ type Report struct {
 // Switch is one switch of `weir switch`.
 type Switch struct {
 	Name           string  `json:"name"`              // name of the switch
+	Law            string  `json:"law,omitempty"`     // law that this entry is about, if it is not the first of Weir's laws
 	State          State   `json:"state"`             // worst state of the ports that are not down or observed
 	Word           string  `json:"word,omitempty"`    // finding that makes it less than enforced
 	Reason         string  `json:"reason,omitempty"`  // the same finding in words

@@ -12,14 +12,14 @@ import (
 // Meter reads switches repeatedly. From the second reading on it knows rates, and findings that follow from how
 // counters change.
 type Meter struct {
-	law    Law
-	names  []string // nil: all pinned switches
-	before map[string]*snapshot
+	laws   []LawKeys
+	names  []string             // nil: all pinned switches
+	before map[string]*snapshot // by the directory of the pins
 }
 
 // NewMeter returns a Meter of the switch with this name, or of all with "".
 func (a *Agent) NewMeter(name string) (*Meter, error) {
-	m := &Meter{law: a.law}
+	m := &Meter{laws: a.every()}
 	if name == "" {
 		return m, nil
 	}
@@ -47,7 +47,6 @@ type snapshot struct {
 	process process
 	devices devices
 	queues  attach.RootQueues // read the second time
-	notes   map[uint32]string // by the port's index in the tables
 }
 
 // Read reads the kernel.
@@ -55,24 +54,33 @@ func (m *Meter) Read() (*Report, error) {
 	names := m.names
 	if names == nil {
 		var err error
-		if names, err = SwitchNames(); err != nil {
+		if names, err = switchNames(m.laws); err != nil {
 			return nil, err
 		}
 	}
 	r := &Report{Switches: []Switch{}}
 	now := map[string]*snapshot{}
 	for _, name := range names {
-		read, err := readSwitch(m.law, name)
-		var other *attach.OtherSchema
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
-		case errors.As(err, &other):
-			r.Switches = append(r.Switches, Switch{Name: name, State: Off, Word: wordLayout, Reason: err.Error(), Ports: []Port{}})
-		case err != nil:
-			return nil, err
-		default:
-			r.Switches = append(r.Switches, *describe(name, read, m.before[name]))
-			now[name] = read
+		for i := range m.laws {
+			l := &m.laws[i]
+			pin, extra := l.pin(name), ""
+			if i > 0 {
+				extra = l.name
+			}
+			read, err := readSwitch(l, name)
+			var other *attach.OtherSchema
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // removed meanwhile, or the switch runs another law
+			case errors.As(err, &other):
+				r.Switches = append(r.Switches, Switch{Name: name, Law: extra, State: Off, Word: wordLayout, Reason: err.Error(), Ports: []Port{}})
+			case err != nil:
+				return nil, err
+			default:
+				s := describe(name, read, m.before[pin])
+				s.Law = extra
+				r.Switches = append(r.Switches, *s)
+				now[pin] = read
+			}
 		}
 	}
 	m.before = now
@@ -92,8 +100,9 @@ func Queues() (map[int]uint32, error) {
 	return out, nil
 }
 
-func readSwitch(l Law, name string) (*snapshot, error) {
-	v, err := l.Open(pinDir(name))
+func readSwitch(l *LawKeys, name string) (*snapshot, error) {
+	pin := l.pin(name)
+	v, err := l.Law.Open(pin)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +111,10 @@ func readSwitch(l Law, name string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &snapshot{law: l.Title(), at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name)), notes: map[uint32]string{}}
+	r := &snapshot{law: l.title, at: time.Now(), kernel: kernel, process: lockHolder(pin)}
 	local := false
 	for i := range kernel.Ports {
-		p := &kernel.Ports[i]
-		local = local || p.Local
-		if p.Hold != reading.HoldAll {
-			if r.notes[p.ID], err = v.Note(p.ID); err != nil {
-				return nil, err
-			}
-		}
+		local = local || kernel.Ports[i].Local
 	}
 	if !local {
 		return r, nil
@@ -139,7 +142,7 @@ func (r *snapshot) port(id uint32) *reading.Pinned {
 // view returns the i-th port as the checks see it.
 func (r *snapshot) view(i int, before *snapshot) *view {
 	k := &r.kernel.Ports[i]
-	v := &view{law: r.law, k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k), note: r.notes[k.ID]}
+	v := &view{law: r.law, k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k)}
 	old := before.port(k.ID)
 	if old == nil || old.Ifindex != k.Ifindex {
 		return v

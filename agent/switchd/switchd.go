@@ -17,23 +17,20 @@ import (
 )
 
 const (
-	releaseLimit = time.Second           // for releasing the windows at the end
-	lookAtMost   = 50 * time.Millisecond // between two looks at the devices
-	lookAtLeast  = time.Second           // in case a report of a change is lost
+	lookAtMost  = 50 * time.Millisecond // between two looks at the devices
+	lookAtLeast = time.Second           // in case a report of a change is lost
 )
 
 // role is a running switch. One goroutine owns it.
 type role struct {
-	cfg       *Config
-	rules     *rules // of cfg
-	log       *slog.Logger
-	law       Law
-	running   Running
-	heartbeat *heartbeat         // nil: none is sent, in tests
-	ports     map[string]LawPort // to which the law is attached
-	refused   map[string]string  // ports that cannot be managed, and the reason: each is logged once
-	shapes    *shapes
-	marks     *marks
+	cfg      *Config
+	rules    *rules // of cfg
+	log      *slog.Logger
+	attached *Attached
+	ports    map[string]PortLaws // to which the laws are attached
+	refused  map[string]string   // ports that cannot be managed, and the reason: each is logged once
+	shapes   *shapes
+	marks    *marks
 
 	canaries     map[string]*canary // the stage of each port between observing and enforcing
 	canariesRead time.Time          // when they were last read
@@ -42,24 +39,24 @@ type role struct {
 	notify       *notifier
 }
 
-func newRole(c *Config, l Law) *role {
+func newRole(c *Config) *role {
 	r := &role{
-		cfg: c, rules: newRules(l, c.Ports), log: c.logger().With("switch", c.Name), law: l,
-		ports: map[string]LawPort{}, refused: map[string]string{}, marks: newMarks(c.Name),
+		cfg: c, rules: newRules(c.laws(), c.Ports), log: c.logger().With("switch", c.Name),
+		ports: map[string]PortLaws{}, refused: map[string]string{}, marks: newMarks(c.Name),
 	}
-	r.notify = newNotifier(r.log, l.Title())
+	r.notify = newNotifier(r.log, titles(c.Laws))
 	return r
 }
 
-// Run attaches the law of c to the ports that c names, and keeps it there until ctx is done.
-// Then it releases the windows within a second and detaches the law: no program is attached, and no timer runs. Tables stay pinned for the next start,
-// unless c.Purge is set. A port that appears later, or disappears and comes back, is attached then. Run reads the
+// Run attaches the laws of c to the ports that c names, and keeps them there until ctx is done. Then it releases the
+// windows within a second and detaches the laws: no program is attached, and no timer runs. Tables stay pinned for the
+// next start, unless c.Purge is set. A port that appears later, or disappears and comes back, is attached then. Run reads the
 // configuration again on a signal from c.Hangup and when Reload asks for it.
 //
-// It also returns nil when another process takes over and continues in its place. Typed errors: those of the law's
-// Kernel, *NoRate and *ForeignQueue.
+// It also returns nil when another process takes over and continues in its place. Typed errors: those of the laws'
+// Own and CheckTaken, *law.ConflictError, *NoRate and *ForeignQueue.
 func Run(ctx context.Context, c *Config) (err error) {
-	r := newRole(c, c.agent.law)
+	r := newRole(c)
 	r.warnOld()
 	// Subscribe first, so that no change between the first look and this one is missed.
 	w, err := newWatch()
@@ -73,7 +70,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if _, err := r.firstPorts(); err != nil { // nothing is changed yet
 		return err
 	}
-	// Next to the law run the metrics and, with the ports, the canaries (look, readCanaries).
+	// Next to the laws run the metrics and, with the ports, the canaries (look, readCanaries).
 	if err := r.serveMetrics(); err != nil {
 		return err
 	}
@@ -83,7 +80,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 	}
 	control := newControl(c.Name, r.log)
 	defer control.close()
-	r.log.Info("begun", "version", c.Version, "ports", len(r.ports), "pinned", pinDir(c.Name))
+	r.log.Info("begun", "version", c.Version, "ports", len(r.ports), "pinned", c.Laws[0].pin(c.Name))
 	r.notify.ready(len(r.ports))
 	err = r.work(ctx, w, control)
 	r.notify.stopping()
@@ -121,10 +118,10 @@ func (r *role) begin() error {
 			return err
 		}
 	}
-	if err := r.running.ClearNotes(); err != nil {
+	if err := r.attached.Note("", ""); err != nil {
 		return errors.Join(err, r.leave())
 	}
-	r.heartbeat = newHeartbeat(r.running.Heartbeat)
+	r.attached.Begin(true)
 	r.shapes.alive = r.alive
 	r.logMissing()
 	if err := r.follow(); err != nil { // marking and shapers that an earlier process left
@@ -136,44 +133,45 @@ func (r *role) begin() error {
 // beginOnce locks the pins, so that no other process begins under this name. Only then it reads what Weir has
 // installed, changes shapers and attaches. It returns the ports that it found, or nil if it failed before that.
 func (r *role) beginOnce() (found []candidate, err error) {
-	o, err := r.law.Own(r.cfg.common())
+	a, err := Own(r.cfg.settings()...)
 	if err != nil {
 		return nil, err
 	}
 	if r.shapes, err = openShapes(r.cfg.Name); err != nil {
-		return nil, errors.Join(err, o.Release())
+		return nil, errors.Join(err, a.End(Detach))
 	}
 	r.rules.made = r.shapes
 	if found, err = r.firstPorts(); err != nil {
-		return nil, errors.Join(err, r.shapes.close(), o.Release())
+		return nil, errors.Join(err, r.shapes.close(), a.End(Detach))
 	}
-	if err := r.attachAll(found, o); err != nil {
-		return found, errors.Join(err, r.shapes.close(), o.Release())
+	if err := r.attachAll(found, a); err != nil {
+		return found, errors.Join(err, r.shapes.close(), a.End(Detach))
 	}
+	r.attached = a
 	return found, nil
 }
 
 // attachAll shapes the first ports and attaches to them. If it fails, it removes the shapers that it made.
-func (r *role) attachAll(found []candidate, o Owner) (err error) {
+func (r *role) attachAll(found []candidate, a *Attached) (err error) {
 	var t transaction
-	var ports []LawPort
+	var ports []PortLaws
 	for i := range found {
 		c := &found[i]
 		undo, err := r.shapeNew(c)
 		if err == nil {
 			t.done(undo, "")
-			err = o.Heartbeat() // the process that is taken over no longer sends any
+			err = a.Heartbeat() // the process that is taken over no longer sends any
 		}
 		if err != nil {
 			return errors.Join(err, t.back())
 		}
 		ports = append(ports, c.port())
 	}
-	if r.running, err = o.Attach(ports); err != nil {
+	if err := a.Attach(ports...); err != nil {
 		return errors.Join(err, t.back())
 	}
 	for _, p := range ports {
-		r.attached(p)
+		r.noteAttached(p)
 	}
 	return nil
 }
@@ -192,7 +190,7 @@ func (r *role) firstPorts() (ports []candidate, err error) {
 	for i := range found {
 		refs = append(refs, attach.PortRef{Name: found[i].name, Ifindex: found[i].ifindex})
 	}
-	if err := r.law.CheckTaken(pinDir(r.cfg.Name), refs...); err != nil {
+	if err := r.checkTaken(refs...); err != nil {
 		return nil, err
 	}
 	for i := range found {
@@ -207,6 +205,17 @@ func (r *role) firstPorts() (ports []candidate, err error) {
 		}
 	}
 	return ports, nil
+}
+
+// checkTaken returns an error if another switch has attached one of the laws to a port.
+func (r *role) checkTaken(ports ...attach.PortRef) error {
+	for i := range r.cfg.Laws {
+		l := &r.cfg.Laws[i]
+		if err := l.Law.CheckTaken(l.pin(r.cfg.Name), ports...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func names(ports []candidate) (out []string) {
@@ -233,7 +242,7 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 		case <-heartbeat.C:
 			r.alive()
 			continue
-		case err := <-r.heartbeat.failed:
+		case err := <-r.attached.Failed():
 			return err
 		case now := <-readCanaries.c:
 			if err := r.readCanaries(now); err != nil {
@@ -265,14 +274,14 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 
 // alive is called while the control loop makes progress: it permits the heartbeat and resets systemd's watchdog.
 func (r *role) alive() {
-	r.heartbeat.permit()
+	r.attached.Permit()
 	r.notify.heartbeat(len(r.ports))
 }
 
-func (r *role) attached(p LawPort) {
+func (r *role) noteAttached(p PortLaws) {
 	delete(r.refused, p.Name)
 	r.ports[p.Name] = p
-	f := p.Params.Figures()
+	f := p.Params[0].Figures()
 	r.log.Info("attached", append([]any{"port", p.Name, "ifindex", p.Ifindex}, f.log()...)...)
 }
 
@@ -303,22 +312,22 @@ func (r *role) logMissing() {
 
 // leave closes what this process has open. The attached programs continue.
 func (r *role) leave() error {
-	r.heartbeat.stop()
-	return errors.Join(r.shapes.close(), r.running.Leave(), r.marks.leave())
+	return errors.Join(r.shapes.close(), r.attached.End(Leave), r.marks.leave())
 }
 
 // end releases the windows and removes everything that Weir put on the ports.
 func (r *role) end() error {
-	r.heartbeat.stop()
 	r.log.Info("releasing windows")
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-	defer cancel()
-	err := r.running.Release(ctx)
+	err := r.attached.Release()
 	// Release the pins last: until then no other process can begin under this name and find half-removed shapers.
 	err = errors.Join(err, r.marks.end(), r.shapes.restoreAll(nil), r.shapes.close())
-	err = errors.Join(err, r.running.Close(r.cfg.Purge))
+	how := Detach
 	if r.cfg.Purge {
-		removeParents()
+		how = Purge
+	}
+	err = errors.Join(err, r.attached.End(how))
+	if r.cfg.Purge {
+		removeParents(r.cfg.Laws)
 	}
 	if err == nil {
 		r.log.Info("detached from all ports")
@@ -333,23 +342,33 @@ func (a *Agent) Purge(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	err := a.law.Purge(pinDir(name), func() error {
+	purge := func() error {
 		s, err := openShapes(name)
 		if err != nil {
 			return err
 		}
 		return errors.Join(newMarks(name).end(), s.restoreAll(nil), s.close())
-	})
-	if err != nil {
+	}
+	// The locks of all laws are taken, one within the other, before anything else is removed.
+	laws := a.every()
+	for i := range laws {
+		l, before := &laws[i], purge
+		purge = func() error { return l.Law.Purge(l.pin(name), before) }
+	}
+	if err := purge(); err != nil {
 		return err
 	}
-	removeParents()
+	removeParents(laws)
 	return nil
 }
 
 // removeParents removes the directories that all switches share, if they are empty.
-func removeParents() {
-	for _, dir := range []string{pinRoot, markRoot, shapeRoot, filepath.Dir(pinRoot)} {
+func removeParents(laws []LawKeys) {
+	dirs := []string{markRoot, shapeRoot}
+	for i := range laws {
+		dirs = append(dirs, laws[i].pins)
+	}
+	for _, dir := range append(dirs, filepath.Dir(pinRoot)) {
 		_ = os.Remove(dir) // fails if the directory is not empty
 	}
 }

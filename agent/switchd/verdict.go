@@ -19,7 +19,7 @@ type Verdict struct {
 // Verdicts returns a verdict for each device of this network namespace that the configuration names. It changes
 // nothing.
 func (c *Config) Verdicts() ([]Verdict, error) {
-	r := newRules(c.agent.law, c.Ports)
+	r := newRules(c.laws(), c.Ports)
 	if made, err := openShapes(c.Name); err == nil { // without root, shapers made by Weir are not recognised
 		defer func() { _ = made.close() }()
 		r.made = made
@@ -30,7 +30,8 @@ func (c *Config) Verdicts() ([]Verdict, error) {
 // DefaultVerdicts returns a verdict for every device, with the default settings. A shaper that Weir made counts as the
 // port's own.
 func (a *Agent) DefaultVerdicts() ([]Verdict, error) {
-	return newRules(a.law, []PortRule{{Match: []string{"*"}, PortSettings: defaultPort(a.law)}}).verdicts()
+	first := a.chosen(0)
+	return newRules(a.laws[:1], []PortRule{{Match: []string{"*"}, PortSettings: defaultPort(first)}}).verdicts()
 }
 
 func (r *rules) verdicts() ([]Verdict, error) {
@@ -43,7 +44,7 @@ func (r *rules) verdicts() ([]Verdict, error) {
 		c := &found[i]
 		v := Verdict{Ifindex: c.ifindex, Err: c.err, Shape: c.tbf.Rate}
 		if c.err == nil {
-			f := c.params.Figures()
+			f := c.params[0].Figures()
 			v.Rate, v.Buffer, v.Target, v.Windows = law.Rate(c.line.rate*8), law.Bytes(f.Buffer), law.Bytes(f.Target), law.Bytes(f.Cap)
 		}
 		out = append(out, v)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/agent/switchd"
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 )
 
@@ -75,7 +75,7 @@ func portNames(_ *cobra.Command, named []string, begun string) ([]cobra.Completi
 
 // switchNames offers the switches of this machine.
 func switchNames(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, err := switchd.SwitchNames()
+	names, err := laws.Switch().Names()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

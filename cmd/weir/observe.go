@@ -24,7 +24,7 @@ type observeFlags struct {
 }
 
 func observeCommand() *cobra.Command {
-	title := laws.Switch().Law().Title()
+	title := laws.Switch().Title()
 	f := observeFlags{long: law.Duration(time.Minute), list: 10}
 	cmd := &cobra.Command{
 		Use:   "observe PORT... | -f FILE",
@@ -89,7 +89,7 @@ func printObservation(w io.Writer, o *switchd.Observation) error {
 	}
 	fmt.Fprintf(w, "observed %d ports for %.0f s: %s\n", len(o.Ports), o.Seconds, how)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	with := "WITH " + strings.ToUpper(laws.Switch().Law().Title())
+	with := "WITH " + strings.ToUpper(laws.Switch().Title())
 	fmt.Fprintln(t, "PORT\tRATE\tFLOWS\tWINDOW\tLIMITED\tQUEUE: MEAN, P99, MOST\t"+with+"\tDROPS/S\t"+with)
 	for i := range o.Ports {
 		p := &o.Ports[i]

@@ -33,7 +33,7 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what the switches of this machine enforce, from the kernel's state",
-		Long: "Show the state of every port with " + laws.Switch().Law().Title() + `. A port is enforced if its windows are limited as configured, degraded if
+		Long: "Show the state of every port with " + laws.Switch().Title() + `. A port is enforced if its windows are limited as configured, degraded if
 something keeps the law from some or all of its traffic, and off if a part is missing. The reason and the
 remedy follow. The state is read from the kernel alone, twice within 200 ms: rates, and findings that need two
 readings of a counter, are of that time.

@@ -33,7 +33,7 @@ type switchFlags struct {
 
 func switchCommand() *cobra.Command {
 	var f switchFlags
-	law := laws.Switch().Law().Title()
+	law := laws.Switch().Title()
 	cmd := &cobra.Command{
 		Use:   "switch PORT... | -f FILE",
 		Short: "Keep the queues of this switch's ports short (" + law + ")",
@@ -106,7 +106,7 @@ func fileFlags() []switchd.Flag {
 		{Name: "rtt", Key: "defaults.rtt", Default: "250us", Observe: true, Help: "round-trip time of flows with empty queues; it limits a flow's window"},
 		{Name: "mark", Key: "defaults.mark.threshold", Help: "mark ECN-capable packets above this backlog, e.g. 200KB (default: do not mark)"},
 		{Name: "metrics", Key: "metrics.listen", Default: "127.0.0.1:9187", Help: "address and port to serve metrics on; '': none"},
-	}, laws.Switch().Law().Flags()...)
+	}, laws.Switch().Flags()...)
 }
 
 func (f *switchFlags) add(flags *pflag.FlagSet) {
@@ -184,14 +184,14 @@ func purge(w io.Writer, name string) error {
 	if err := needRights("weir switch --purge"); err != nil {
 		return err
 	}
-	before, err := switchd.SwitchNames()
+	before, err := laws.Switch().Names()
 	if err != nil {
 		return err
 	}
 	if err := laws.Switch().Purge(name); err != nil {
 		return err
 	}
-	left, err := switchd.SwitchNames()
+	left, err := laws.Switch().Names()
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,8 @@ type Pinned struct {
 	LinkID      uint32
 	ProgramID   uint32
 	HasDevice   bool
-	Releasing   bool // the law is about to leave the port
+	Releasing   bool   // the law is about to leave the port
+	Note        string // why its flows are not limited, as the process noted; "": no note
 
 	// The fields below are read from within the port's own namespace only.
 	Local   bool     // the caller is in it

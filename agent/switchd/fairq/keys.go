@@ -11,7 +11,9 @@ import (
 
 	"weir/agent/switchd"
 	"weir/config"
+	"weir/datapath/attach"
 	kernel "weir/datapath/fairq"
+	"weir/datapath/fairq/edge"
 	"weir/law"
 	fairqlaw "weir/law/fairq"
 )
@@ -51,25 +53,23 @@ const (
 	longestRound = time.Second // of an interval, and of a window update
 )
 
-// AllKeys returns the keys of all ports together, with their defaults.
-func (Law) AllKeys() any {
-	return &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass"}
+// Facts returns FairQ's keys and flags, and what its programs need. T = 50 us, M = 10 and alpha = 0.2 are the paper's
+// (docs/spec 1.1).
+func (Law) Facts() *switchd.Facts {
+	spec := fairqlaw.Spec()
+	return &switchd.Facts{
+		Spec: &spec, Title: "FairQ",
+		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass"},
+		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", Paths: 1},
+		MovedAll:  []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
+		MovedPort: []string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"},
+		Flags:     flags(),
+		Needs:     []attach.Needs{kernel.Needs(), edge.Needs()},
+	}
 }
 
-// PortKeys returns the keys of a port, with their defaults. T = 50 us, M = 10 and α = 0.2 are the paper's (docs/spec
-// 1.1).
-func (Law) PortKeys() any {
-	return &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", Paths: 1}
-}
-
-// Before lists the keys that version 1 of the file had at the top, and among the keys of a port.
-func (Law) Before() (all, port []string) {
-	return []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
-		[]string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"}
-}
-
-// Flags returns the flags of `weir switch`.
-func (Law) Flags() []switchd.Flag {
+// flags returns the flags of `weir switch`.
+func flags() []switchd.Flag {
 	return []switchd.Flag{
 		{Name: "target-fraction", Key: "defaults.fairq.target_fraction", Default: "0.2", Number: true, Observe: true, Help: "target queue, as a fraction of the buffer (alpha)"},
 		{Name: "interval", Key: "defaults.fairq.interval", Default: "50us", Help: "sampling interval of the queues (T)"},
@@ -82,9 +82,18 @@ func (Law) Flags() []switchd.Flag {
 	}
 }
 
-// CheckAll checks what a schema cannot express.
-func (Law) CheckAll(c *config.Checker, at []string, keys any) {
-	k, in := keys.(*allKeys), below(at)
+// Check checks what a schema cannot express.
+func (Law) Check(c *config.Checker, at []string, keys any) {
+	switch k := keys.(type) {
+	case *allKeys:
+		k.check(c, at)
+	case *portKeys:
+		k.check(c, at)
+	}
+}
+
+func (k *allKeys) check(c *config.Checker, at []string) {
+	in := below(at)
 	if c.Given(in("unify_shift")...) && k.Scale != "unify" {
 		c.Fail(in("unify_shift"), "it has no effect with scale: "+k.Scale, "leave it out, or set scale: unify")
 	}
@@ -106,9 +115,8 @@ func (Law) CheckAll(c *config.Checker, at []string, keys any) {
 	}
 }
 
-// CheckPort checks what a schema cannot express.
-func (Law) CheckPort(c *config.Checker, at []string, keys any) {
-	k, in := keys.(*portKeys), below(at)
+func (k *portKeys) check(c *config.Checker, at []string) {
+	in := below(at)
 	given := func(key string) bool { return c.Given(in(key)...) }
 	if d := k.Interval.Std(); given("interval") && (d < leastTick || d > longestRound) {
 		c.Fail(in("interval"), fmt.Sprintf("%s is out of range", k.Interval), "10us to 1s")
@@ -126,6 +134,15 @@ func (Law) CheckPort(c *config.Checker, at []string, keys any) {
 
 func below(at []string) func(...string) []string {
 	return func(keys ...string) []string { return slices.Concat(at, keys) }
+}
+
+// String describes the edge mode, for a reload.
+func (k *edgeKey) String() string {
+	e := (&allKeys{Edge: k}).edge()
+	if e.Interval == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("every %v, at %.3g, for %v", e.Interval, e.Change, e.Lease)
 }
 
 // edge returns the edge mode of the file.

@@ -8,48 +8,31 @@ import (
 	"weir/agent/switchd"
 	"weir/datapath/attach"
 	kernel "weir/datapath/fairq"
-	"weir/datapath/fairq/edge"
 	"weir/datapath/reading"
 	fairqlaw "weir/law/fairq"
 )
 
-// Law is FairQ at a switch.
-type Law struct{}
-
-// Name is FairQ's key in a file.
-func (Law) Name() string { return "fairq" }
-
-// Title is the name for people.
-func (Law) Title() string { return "FairQ" }
+// Law is FairQ at a switch. Its keys are those of a file, or an experiment's parameters (*fairqlaw.Params) for all ports
+// together and for each port.
+type Law struct {
+	Trace kernel.Tracer // records every call of the law, without pins; nil: none
+}
 
 // Own locks the pins of a switch.
-func (Law) Own(c *switchd.Common) (switchd.Owner, error) {
+func (l Law) Own(c *switchd.Common) (switchd.Running, error) {
 	cfg, err := KernelConfig(c)
 	if err != nil {
 		return nil, err
+	}
+	cfg.Trace = l.Trace
+	if c.Observe && cfg.Scale == kernel.ScaleUnify {
+		cfg.Scale = kernel.ScaleLearn // unify would rewrite SYNs
 	}
 	o, err := kernel.Own(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return owner{o}, nil
-}
-
-// Watch attaches programs that only observe.
-func (Law) Watch(c *switchd.Common, ports []switchd.LawPort) (switchd.Watcher, error) {
-	cfg, err := KernelConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Observe = "", false, false, true
-	if cfg.Scale == kernel.ScaleUnify {
-		cfg.Scale = kernel.ScaleLearn // unify would rewrite SYNs
-	}
-	f, err := kernel.Attach(kernelPorts(ports), cfg)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return &running{owner: o}, nil
 }
 
 // Open reads what is pinned in dir.
@@ -58,7 +41,26 @@ func (Law) Open(dir string) (switchd.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, nil
+	return view{v}, nil
+}
+
+// view is what is pinned, with the ports' notes.
+type view struct{ *kernel.View }
+
+// Read reads the switch and all its ports. A port whose flows are all limited has no note.
+func (v view) Read() (*reading.Switch, error) {
+	s, err := v.View.Read()
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Ports {
+		if p := &s.Ports[i]; p.Hold != reading.HoldAll {
+			if p.Note, err = v.Note(p.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
 }
 
 // Purge removes what is pinned in dir.
@@ -68,9 +70,6 @@ func (Law) Purge(dir string, before func() error) error { return kernel.Purge(di
 func (Law) CheckTaken(dir string, ports ...attach.PortRef) error {
 	return kernel.CheckTaken(dir, ports...)
 }
-
-// Needs lists the kernel features that the programs of the switch and of the edge use.
-func (Law) Needs() []attach.Needs { return []attach.Needs{kernel.Needs(), edge.Needs()} }
 
 // Rehearse has the kernel verify the programs.
 func (Law) Rehearse() error { return kernel.Rehearse() }
@@ -82,44 +81,27 @@ func (Law) Memory(keys any, processors int) (connections int, bytes uint64, err 
 	return n, bytes, err
 }
 
-// Changes describes the differences of the keys of all ports.
-func (Law) Changes(was, is *switchd.Common) (changes []string) {
-	a, b := was.Keys.(*allKeys), is.Keys.(*allKeys)
-	for _, word := range []struct{ key, was, is string }{
-		{"count", a.Count, b.Count}, {"scale", a.Scale, b.Scale}, {"shrink", a.Shrink, b.Shrink}, {"signed", a.Signed, b.Signed},
-		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(is.Scope)}, {"edge", edgeText(a.edge()), edgeText(b.edge())},
-	} {
-		if word.was != word.is {
-			changes = append(changes, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
-		}
-	}
-	return changes
-}
-
-func edgeText(e kernel.EdgeMode) string {
-	if e.Interval == 0 {
-		return "off"
-	}
-	return fmt.Sprintf("every %v, at %.3g, for %v", e.Interval, e.Change, e.Lease)
-}
-
 // KernelConfig returns the programs' configuration for all ports.
-func KernelConfig(c *switchd.Common) (kernel.Config, error) {
-	k, ok := c.Keys.(*allKeys)
-	if !ok {
-		return kernel.Config{}, fmt.Errorf("fairq: keys are %T", c.Keys)
+func KernelConfig(c *switchd.Common) (cfg kernel.Config, err error) {
+	switch k := c.Keys.(type) {
+	case *allKeys:
+		p := fairqlaw.Default()
+		p.Count, p.Scale, p.UnifyShift, p.Shrink = k.Count, k.Scale, k.UnifyShift, k.Shrink
+		var errSigned error
+		cfg, err = programsConfig(p)
+		cfg.Signed, errSigned = signeds.parse("signed", k.Signed)
+		cfg.Flows, cfg.Edge, err = uint32(k.Flows), k.edge(), errors.Join(err, errSigned)
+	case *fairqlaw.Params:
+		cfg, err = programsConfig(k)
+	default:
+		err = fmt.Errorf("fairq: keys are %T", c.Keys)
 	}
-	p := fairqlaw.Default()
-	p.Count, p.Scale, p.UnifyShift, p.Shrink = k.Count, k.Scale, k.UnifyShift, k.Shrink
-	cfg, err := ProgramsConfig(p)
-	signed, errSigned := signeds.parse("signed", k.Signed)
-	cfg.Flows, cfg.Signed, cfg.Scope, cfg.Edge = uint32(k.Flows), signed, c.Scope, k.edge()
-	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Version, cfg.Watch = c.Pin, c.TakeOver, c.Renew, c.Version, c.Watch
-	return cfg, errors.Join(err, errSigned)
+	cfg.Scope, cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Version, cfg.Watch, cfg.Observe = c.Scope, c.Pin, c.TakeOver, c.Renew, c.Version, c.Watch, c.Observe
+	return cfg, err
 }
 
-// ProgramsConfig returns the switch programs' configuration for FairQ's parameters. The lab uses it, too.
-func ProgramsConfig(p *fairqlaw.Params) (kernel.Config, error) {
+// programsConfig returns the programs' configuration for FairQ's parameters.
+func programsConfig(p *fairqlaw.Params) (kernel.Config, error) {
 	count, err1 := counts.parse("count", p.Count)
 	scale, err2 := scales.parse("scale", p.Scale)
 	shrink, err3 := shrinks.parse("shrink", p.Shrink)
@@ -133,26 +115,39 @@ func ProgramsConfig(p *fairqlaw.Params) (kernel.Config, error) {
 	return c, errors.Join(err1, err2, err3)
 }
 
-type owner struct{ *kernel.Owner }
+// running is FairQ at a switch. The embedded Attachment provides the other methods of switchd.Running.
+type running struct {
+	owner              *kernel.Owner
+	*kernel.Attachment // nil before the first Attach
+}
 
-func (o owner) Attach(ports []switchd.LawPort) (switchd.Running, error) {
-	f, err := o.Owner.Attach(kernelPorts(ports))
-	if err != nil {
-		return nil, err
+func (r *running) Attach(ports ...switchd.LawPort) (err error) {
+	if r.Attachment == nil {
+		r.Attachment, err = r.owner.Attach(kernelPorts(ports))
+		return err
 	}
-	return running{f}, nil
+	for _, p := range ports {
+		k := kernelPort(p)
+		if r.On(p.Name) {
+			err = r.Configure(p.Name, k.Law)
+		} else {
+			err = r.Attachment.Attach(k)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// running is FairQ attached to the ports of a switch. The embedded Attachment provides the other methods of Running.
-type running struct{ *kernel.Attachment }
-
-func (r running) Attach(p switchd.LawPort) error { return r.Attachment.Attach(kernelPort(p)) }
-
-func (r running) Configure(port string, p switchd.Params) error {
-	return r.Attachment.Configure(port, p.(params).Law)
+func (r *running) Heartbeat() error {
+	if r.Attachment == nil {
+		return r.owner.Heartbeat()
+	}
+	return r.Attachment.Heartbeat()
 }
 
-func (r running) Change(c *switchd.Common) (undo func() error, err error) {
+func (r *running) Change(c *switchd.Common) (undo func() error, err error) {
 	cfg, err := KernelConfig(c)
 	if err != nil {
 		return nil, err
@@ -160,15 +155,41 @@ func (r running) Change(c *switchd.Common) (undo func() error, err error) {
 	return r.Attachment.Change(cfg)
 }
 
-func (r running) EachFlow(do func(port string, f reading.Flow) bool) error {
+func (r *running) Stats(ports ...string) (out []reading.Stats, err error) {
+	if len(ports) == 0 {
+		return r.Attachment.Stats()
+	}
+	for _, port := range ports {
+		s, err := r.PortStats(port)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (r *running) EachFlow(do func(port string, f reading.Flow) bool) error {
 	return r.Attachment.EachFlow(do)
 }
 
-func (r running) Close(purge bool) error {
-	if purge {
-		return r.Attachment.Close()
+func (r *running) Note(port, text string) error {
+	if port == "" {
+		return r.ClearNotes()
 	}
-	return r.Detach()
+	return r.Attachment.Note(port, text)
+}
+
+func (r *running) End(how switchd.Ending) error {
+	switch {
+	case r.Attachment == nil:
+		return r.owner.Release()
+	case how == switchd.Purge:
+		return r.Close()
+	case how == switchd.Detach:
+		return r.Detach()
+	}
+	return r.Leave()
 }
 
 func kernelPort(p switchd.LawPort) kernel.Port {

@@ -15,19 +15,22 @@ type params struct{ kernel.Law }
 
 // At returns the parameters of a port with these keys.
 func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
-	k, ok := keys.(*portKeys)
-	if !ok {
-		return nil, fmt.Errorf("fairq: keys are %T", keys)
+	switch k := keys.(type) {
+	case *portKeys:
+		p := fairqlaw.Default()
+		p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.Paths
+		l, err := programsAt(p, site)
+		l.Active = min(l.Active, kernel.MaxActive) // slow ports are managed with the maximum
+		return params{l}, err
+	case *fairqlaw.Params:
+		l, err := programsAt(k, site) // a port that is too slow is an error of Attach
+		return params{l}, err
 	}
-	p := fairqlaw.Default()
-	p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.Paths
-	l, err := ProgramsAt(p, site)
-	l.Active = min(l.Active, kernel.MaxActive) // slow ports are managed with the maximum; the lab refuses them
-	return params{l}, err
+	return nil, fmt.Errorf("fairq: keys are %T", keys)
 }
 
-// ProgramsAt returns the switch program's parameters at a port. The lab uses it, too, so that it measures what runs.
-func ProgramsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
+// programsAt returns the switch program's parameters at a port.
+func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 	gain, err := gains.parse("gain", p.Gain)
 	if err != nil {
 		return kernel.Law{}, err
@@ -64,9 +67,9 @@ func (p params) With(h switchd.Enforcement) switchd.Params {
 	return p
 }
 
-// Follows reports whether p differs from was only in the BDP, which follows measurements.
-func (p params) Follows(was switchd.Params) bool {
-	a, b := was.(params).Law, p.Law
+// follows reports whether p differs from was only in the BDP, which follows measurements.
+func (p params) follows(was params) bool {
+	a, b := was.Law, p.Law
 	a.PipeBytes, b.PipeBytes = 0, 0
 	if a.Hold == reading.HoldPart && b.Hold == a.Hold {
 		a.CapBytes, b.CapBytes = 0, 0
@@ -74,9 +77,12 @@ func (p params) Follows(was switchd.Params) bool {
 	return a == b
 }
 
-// Differs describes the difference.
+// Differs describes the difference; "": only in the BDP.
 func (p params) Differs(before switchd.Params) string {
 	was := before.(params)
+	if p.follows(was) {
+		return ""
+	}
 	if was.TargetBytes != p.TargetBytes || was.BufferBytes != p.BufferBytes {
 		return fmt.Sprintf("target %v of %v", law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes))
 	}

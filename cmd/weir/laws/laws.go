@@ -88,7 +88,7 @@ func Lab() lab.Laws {
 	return out
 }
 
-// Switch returns `weir switch` with the law for production switches.
+// Switch returns `weir switch` with the laws for production switches.
 var Switch = sync.OnceValue(func() *switchd.Agent { return switchd.New(switchfairq.Law{}) })
 
 // Metrics returns the metrics of all laws.
