@@ -70,6 +70,8 @@ type bench struct {
 	r    *role
 	f    *faulty
 	file string
+
+	ended bool // by the test
 }
 
 // benchLaw is the test law with the bench's faults.
@@ -84,7 +86,8 @@ func (l benchLaw) Own(c *Common) (Running, error) {
 	return l.b.f, err
 }
 
-func newBench(t *testing.T, text string) *bench {
+// newBench begins a switch with this file. more are laws in addition to the test law.
+func newBench(t *testing.T, text string, more ...Law) *bench {
 	t.Helper()
 	b := &bench{t: t, n: testnet.NewNamespace(t), f: &faulty{}, file: filepath.Join(t.TempDir(), "switch.yaml")}
 	b.n.Must(t, func() error {
@@ -120,13 +123,17 @@ func newBench(t *testing.T, text string) *bench {
 		return nil
 	})
 	b.write(text)
-	c, err := New(benchLaw{TestLaw, b}).Load(b.file)
+	c, err := New(append([]Law{benchLaw{TestLaw, b}}, more...)...).Load(b.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.r = newRole(c)
 	b.n.Must(t, b.r.begin)
-	t.Cleanup(func() { b.n.Must(t, b.r.end) })
+	t.Cleanup(func() {
+		if !b.ended {
+			b.n.Must(t, b.r.end)
+		}
+	})
 	return b
 }
 
