@@ -21,6 +21,7 @@ func (c *checker) meaning(f *File) {
 		c.Fail([]string{"duration"}, "0 is not a duration", "above 0s")
 	}
 	c.network(f.Network)
+	c.control(f)
 	c.names(f)
 	for i := range f.Traffic {
 		c.pattern(f, i)
@@ -60,10 +61,23 @@ func (c *checker) network(n Network) {
 	if n.Rate == 0 {
 		c.Fail([]string{"network", "rate"}, "0 is not a rate", "above 0kbit")
 	}
-	if c.Given("network", "control_delay") {
-		c.Fail([]string{"network", "control_delay"}, "no scheme here has a controller yet", "remove it")
-	}
 	c.buffer([]string{"network", "buffer"}, n.Buffer)
+}
+
+// control checks the keys of the messages to and from a controller.
+func (c *checker) control(f *File) {
+	has := slices.ContainsFunc(f.Schemes, func(s Scheme) bool { return c.laws.controls(s.Laws) })
+	n := &f.Network
+	for key, d := range map[string]law.Duration{"control_delay": n.controlDelay(), "control_jitter": n.ControlJitter, "control_loss": 0} {
+		at := []string{"network", key}
+		switch {
+		case !c.Given(at...):
+		case !has:
+			c.Fail(at, "no scheme has a law of a controller", "name such a law in a scheme, or remove the key")
+		case d > maxControl:
+			c.Fail(at, fmt.Sprintf("%s is out of range", d), fmt.Sprintf("at most %s", maxControl))
+		}
+	}
 }
 
 func (c *checker) buffer(path []string, l law.Limit) {

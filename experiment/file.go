@@ -75,11 +75,14 @@ type LinkRule struct {
 
 // Network gives every link its rate, delay and the buffer of its ports.
 type Network struct {
-	Rate         law.Rate     `json:"rate" jsonschema:"required" jsonschema_description:"of every link"`
-	RTT          law.Duration `json:"rtt,omitempty" jsonschema_description:"base round trip across the longest path"`
-	Delay        law.Duration `json:"delay,omitempty" jsonschema_description:"one way, each link; instead of rtt"`
-	Buffer       law.Limit    `json:"buffer" jsonschema:"required" jsonschema_description:"of every switch port"`
-	ControlDelay law.Duration `json:"control_delay,omitempty" jsonschema_description:"one way, between switch and controller; refused: no scheme of this build has a controller"`
+	Rate   law.Rate     `json:"rate" jsonschema:"required" jsonschema_description:"of every link"`
+	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"base round trip across the longest path"`
+	Delay  law.Duration `json:"delay,omitempty" jsonschema_description:"one way, each link; instead of rtt"`
+	Buffer law.Limit    `json:"buffer" jsonschema:"required" jsonschema_description:"of every switch port"`
+
+	ControlDelay  *law.Duration `json:"control_delay,omitempty" jsonschema_description:"simulator: one way, of each message between a controller law and a node (default: rtt/2)"`
+	ControlJitter law.Duration  `json:"control_jitter,omitempty" jsonschema_description:"simulator: additional delay of each such message, random from 0s up to this (default: 0s)"`
+	ControlLoss   float64       `json:"control_loss,omitempty" jsonschema:"minimum=0,maximum=1" jsonschema_description:"simulator: probability that such a message is lost, 0 to 1 (default: 0)"`
 }
 
 // Guests is the TCP configuration of the tenants' machines. A nil pointer or empty string means: not set.

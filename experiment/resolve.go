@@ -148,6 +148,9 @@ func (f *File) resolve(label string, g *Graph) (*point, error) {
 	if p.config.RTT == 0 {
 		p.config.RTT = g.rtt()
 	}
+	if f.laws.controls(s.Laws) {
+		p.config.Control = f.Network.control(p.config.RTT)
+	}
 	if err := f.items(&p.config, s); err != nil {
 		return nil, err
 	}

@@ -48,9 +48,17 @@ type Config struct {
 	Items    []Item
 	Duration law.Duration
 	RTT      law.Duration      // as in the file; the lab cannot set it
+	Control  *Control          `json:",omitempty"` // nil: the file says nothing, or the scheme has no law of a controller
 	Series   law.Duration      // bin width of delivered bytes
 	Ports    map[string]string // label -> port name "switch->receiver1" of the Graph
 	Windows  map[string][2]law.Duration
+}
+
+// Control is how messages between a law of a controller and the nodes travel. Only the simulator can set it.
+type Control struct {
+	Delay  law.Duration // of each message
+	Jitter law.Duration // additional delay, uniform from 0 up to this
+	Loss   float64      // probability that a message is lost, 0 to 1
 }
 
 // Item is one traffic item with its endpoints resolved.

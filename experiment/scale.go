@@ -41,6 +41,11 @@ func scaleConfig(c Config, k float64) Config {
 		t.Guests = scaleGuests(t.Guests, k)
 	}
 	c.Duration, c.Series = scaleTime(c.Duration, k), scaleTime(c.Series, k)
+	if c.Control != nil {
+		control := *c.Control
+		control.Delay, control.Jitter = scaleTime(control.Delay, k), scaleTime(control.Jitter, k)
+		c.Control = &control
+	}
 	windows := make(map[string][2]law.Duration, len(c.Windows))
 	for label, w := range c.Windows {
 		windows[label] = [2]law.Duration{scaleTime(w[0], k), scaleTime(w[1], k)}

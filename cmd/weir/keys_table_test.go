@@ -32,11 +32,14 @@ var keysOfFiles = map[string][]keyCase{
 	"topology.links.*.delay":   {{set: "topology.links.0.delay=3ms", with: keysLink}},
 	"topology.links.*.buffer":  {{set: "topology.links.0.buffer=9KB", with: "topology.links=[{between: [left, right], rate: 10Mbit, buffer: 60KB}]"}},
 
-	"network.rate":          {{set: "network.rate=40Mbit"}},
-	"network.rtt":           {{set: "network.rtt=2ms"}},
-	"network.delay":         {{set: "network={rate: 50Mbit, buffer: 45KB, delay: 1ms}"}},
-	"network.buffer":        {{set: "network.buffer=20KB"}},
-	"network.control_delay": {{see: isRefused, set: "network.control_delay=5s", says: "network.control_delay: no scheme here has a controller yet; remove it"}},
+	"network.rate":   {{set: "network.rate=40Mbit"}},
+	"network.rtt":    {{set: "network.rtt=2ms"}},
+	"network.delay":  {{set: "network={rate: 50Mbit, buffer: 45KB, delay: 1ms}"}},
+	"network.buffer": {{set: "network.buffer=20KB"}},
+	// No law of this build runs at a controller in a world. A law that does: sim/laws, TestMessenger; tools/toylaw.
+	"network.control_delay":  {{see: isRefused, set: "network.control_delay=5s", says: "network.control_delay: no scheme has a law of a controller"}},
+	"network.control_jitter": {{see: isRefused, set: "network.control_jitter=5s", says: "network.control_jitter: no scheme has a law of a controller"}},
+	"network.control_loss":   {{see: isRefused, set: "network.control_loss=0.5", says: "network.control_loss: no scheme has a law of a controller"}},
 
 	"guests.stack":          {{see: inPlan, set: "guests.stack=netstack"}, {see: isRefused, set: "guests.stack=netstack", says: "guests.stack"}},
 	"guests.to_stack":       {{see: inPlan, set: "guests.to_stack=netstack"}, {see: isRefused, set: "guests.to_stack=netstack", says: "guests.stack netstack"}},

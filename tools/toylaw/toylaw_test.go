@@ -151,6 +151,27 @@ func TestPatch_RunsInBothWorlds(t *testing.T) {
 
 	run(t, tree, "./weir-toy", "run", "experiments/toy.yaml", "--out", "out/toy")
 	checkResults(t, filepath.Join(tree, "out/toy"))
+	checkControl(t, tree)
+}
+
+// checkControl runs the controller law with slow messages, as an experiment file may ask in the simulator: the first
+// grants arrive near the end, so the host sends more than its grant. The lab refuses the same file with the reason.
+func checkControl(t *testing.T, tree string) {
+	t.Helper()
+	args := []string{"run", "experiments/toy.yaml", "--scheme", "fixedtable", "--set", "network.control_delay=1500ms", "--set", "network.control_jitter=100ms", "--world"}
+	c := exec.CommandContext(t.Context(), "./weir-toy", append(args, "lab", "--out", "out/slow-lab")...)
+	c.Dir = tree
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "are the simulator's: in the lab a controller law decides") {
+		t.Errorf("the lab with a control delay: %v\n%s", err, out)
+	}
+	c = exec.CommandContext(t.Context(), "./weir-toy", append(args, "sim", "--out", "out/slow")...)
+	c.Dir = tree
+	out, _ := c.CombinedOutput() // its exit code is 1: a claim is refuted
+	for claim, want := range map[string]bool{"fixedtable.slow.throughput_mbps <= 4": false, "fixedtable.first.law.rate_mbps.mean == 4": true} {
+		if got := claims(t, filepath.Join(tree, "out/slow"))["sim "+claim]; got == nil || *got != want {
+			t.Errorf("with a control delay of 1.5 s in 2 s: %s is not %t\n%s", claim, want, out)
+		}
+	}
 }
 
 // copyTree copies the current sources of this tree, including uncommitted ones.
@@ -199,8 +220,8 @@ func run(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// checkResults checks that each claim is confirmed in both worlds, and that the figures of the file exist.
-func checkResults(t *testing.T, out string) {
+// claims returns the results of a run's claims, by world and claim; nil: not decided.
+func claims(t *testing.T, out string) map[string]*bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, "results.json"))
 	if err != nil {
@@ -215,13 +236,24 @@ func checkResults(t *testing.T, out string) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
 	}
-	holds := map[string]int{}
+	all := map[string]*bool{}
 	for _, c := range doc.Claims {
-		if c.Holds == nil || !*c.Holds {
-			t.Errorf("%s: not confirmed in %s", c.Claim, c.World)
+		all[c.World+" "+c.Claim] = c.Holds
+	}
+	return all
+}
+
+// checkResults checks that each claim is confirmed in both worlds, and that the figures of the file exist.
+func checkResults(t *testing.T, out string) {
+	t.Helper()
+	holds := map[string]int{}
+	for claim, is := range claims(t, out) {
+		world, text, _ := strings.Cut(claim, " ")
+		if is == nil || !*is {
+			t.Errorf("%s: not confirmed in %s", text, world)
 			continue
 		}
-		holds[c.World]++
+		holds[world]++
 	}
 	if holds["lab"] < 10 || holds["lab"] != holds["sim"] {
 		t.Errorf("claims confirmed: %v; want the same in both worlds, 10 or more", holds)
