@@ -37,7 +37,7 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 	}
 	for _, key := range []string{"name", "listen", "tls", "generation", "poll", "rates", "limits", "metrics", "laws"} {
 		if !regexp.MustCompile(`(?m)^# ` + key + `:`).Match(text) {
-			t.Errorf("it does not tell of %s", key)
+			t.Errorf("it does not mention %s", key)
 		}
 	}
 	said, err := kindController().Parse("said.yaml", regexp.MustCompile(`(?m)^# ?( *[a-z_]+:( |$))`).ReplaceAll(text, []byte("$1")))

@@ -12,7 +12,7 @@ import (
 
 // The connection of a switch that refuses a flow for forwarding is ended. When the switch comes back it gets the orders again, and
 // then settles. A switch that refuses only a copy to the controller stays connected.
-func TestRefusedOrderIsToldAgain(t *testing.T) {
+func TestRefusedOrderIsReportedAgain(t *testing.T) {
 	r := newSiege(t)
 	for id, kind := range map[uint64]fabric.Kind{1: fabric.Pass, 2: fabric.SYN} {
 		sessions, refusals := 0, 0

@@ -85,7 +85,7 @@ func TestExecInALab(t *testing.T) {
 	}
 }
 
-func TestListTellsWhatIsThere(t *testing.T) {
+func TestListReportsWhatIsThere(t *testing.T) {
 	l := up(t, "list", dumbbell(1, false).config())
 	list, err := List()
 	if err != nil {

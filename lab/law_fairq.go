@@ -119,10 +119,10 @@ func (w *attachedFairQ) Tally() (law.Tally, error) {
 		}
 		for i := range ports {
 			p := &ports[i]
-			t[fairqlaw.Acks] += p.Rewritten + p.Smaller + p.Ungoverned + p.Free + p.Untold
+			t[fairqlaw.Acks] += p.Rewritten + p.Smaller + p.Ungoverned + p.Free + p.LeftToEdge
 			t[fairqlaw.Rewritten] += p.Rewritten
-			t[fairqlaw.Told] += p.Told
-			t[fairqlaw.Left] += p.Untold
+			t[fairqlaw.Advertised] += p.Advertised
+			t[fairqlaw.Left] += p.LeftToEdge
 			t[fairqlaw.Refused] += p.TableFull
 			t[fairqlaw.Opened] += p.Opened
 			t[fairqlaw.Unknown] += p.Unknown

@@ -302,7 +302,7 @@ func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 }
 
 // A frame that a law drops still causes the loss of others, and losses without a full queue are reported.
-func TestOVS_TellsOfLostFrames(t *testing.T) {
+func TestOVS_ReportsLostFrames(t *testing.T) {
 	g := onOVS(t, dumbbell(1, false))
 	g.Links[len(g.Links)-1].Rate = mbit
 	l := up(t, "lost", g.config())

@@ -120,7 +120,7 @@ func (r *speedReport) cases(t *testing.T) {
 			Events: float64(n.events) / float64(n.data), EventRate: 1e9 / with.per(int64(n.events)),
 			Allocs: n.allocs, Live: n.live, Bare: without.per(n.data), OverBare: with.per(n.data) / without.per(n.data),
 			BareHops: float64(allHops(base.net)) / float64(n.data), BareEvents: float64(base.net.Queue.Happened()) / float64(n.data),
-			Share: with.share(), PerFlow: float64(n.live-n.network-n.lent*packetBytes-n.drops) / float64(n.flows),
+			Share: with.share(), PerFlow: float64(n.live-n.network-n.borrowed*packetBytes-n.drops) / float64(n.flows),
 		}
 		r.Cases = append(r.Cases, row)
 		r.caseLine(&row)
@@ -140,7 +140,7 @@ type counted struct {
 	flows         int
 	allocs        float64 // for each data packet, from the middle of the run to shortly before its end
 	live, network int64   // bytes then, and of the network when it was built
-	lent          int64   // packets outside the pool then
+	borrowed      int64   // packets outside the pool then
 	drops         int64   // bytes of their records then
 }
 
@@ -181,7 +181,7 @@ func countRun(t testing.TB, r *experiment.Run) counted {
 	doAt(s.queue, begin+length/2, func() { allocs, data = allocations(), a.data })
 	doAt(s.queue, begin+length/10*9, func() {
 		n.allocs = float64(allocations()-allocs) / float64(max(1, a.data-data))
-		n.live, n.lent = live()-before, s.net.Lent()
+		n.live, n.borrowed = live()-before, s.net.Borrowed()
 		n.drops = int64(cap(s.rec.drops)) * int64(reflect.TypeFor[result.Drop]().Size())
 	})
 	s.run(context.Background(), quiet{})

@@ -37,7 +37,7 @@ type scaleRow struct {
 	OverBare  float64 `json:"times_bare"`
 	Share     float64 `json:"share_of_processor"`
 
-	lent, bareLive, bareLent int64
+	borrowed, bareLive, bareBorrowed int64
 }
 
 // memory is bytes of heap, from the differences between rows.
@@ -74,9 +74,9 @@ func (r *speedReport) memory() {
 	short, long := &r.Queued[0], &r.Queued[len(r.Queued)-1]
 	most := &r.Flows[len(r.Flows)-1]
 	r.Memory = &memory{
-		QueuedBare: float64(long.bareLive-short.bareLive) / float64(long.bareLent-short.bareLent),
-		QueuedTCP:  float64(long.Live-short.Live) / float64(long.lent-short.lent),
-		FlowTCP:    float64(most.Live-most.bareLive-(most.lent-most.bareLent)*packetBytes) / float64(most.Flows),
+		QueuedBare: float64(long.bareLive-short.bareLive) / float64(long.bareBorrowed-short.bareBorrowed),
+		QueuedTCP:  float64(long.Live-short.Live) / float64(long.borrowed-short.borrowed),
+		FlowTCP:    float64(most.Live-most.bareLive-(most.borrowed-most.bareBorrowed)*packetBytes) / float64(most.Flows),
 	}
 	for i := range r.Cases {
 		if r.Cases[i].Flows >= 5000 {
@@ -99,7 +99,7 @@ func scalePoint(t *testing.T, flows int, window, packets int64) scaleRow {
 		row.Allocs = float64(allocations()-allocs) / float64(moved)
 		row.Events = float64(one.net.Queue.Happened()-happened) / float64(moved)
 		row.Queued = one.port.BacklogPackets()
-		row.Live, row.lent = live()-before, one.net.Lent()
+		row.Live, row.borrowed = live()-before, one.net.Borrowed()
 		with = with.least(took)
 		row.Ns = with.per(moved)
 		if one.failed != nil || row.Queued < window*int64(flows)-2*starPipe-int64(flows) {
@@ -109,7 +109,7 @@ func scalePoint(t *testing.T, flows int, window, packets int64) scaleRow {
 		before = live()
 		two := bareLoaded(t, flows, window)
 		took, moved = two.time(packets)
-		row.bareLive, row.bareLent = live()-before, two.net.Lent()
+		row.bareLive, row.bareBorrowed = live()-before, two.net.Borrowed()
 		without = without.least(took)
 		row.Bare = without.per(moved)
 	}

@@ -176,7 +176,7 @@ func (p *chatEnd) Received(e *tcp.Endpoint, n int64) {
 // Finished implements tcp.App.
 func (p *chatEnd) Finished(e *tcp.Endpoint) {
 	if p.finished || !p.peer().closed || p.got != p.peer().wrote {
-		broken("a program is told of the end after %d of %d bytes: %s", p.got, p.peer().wrote, describe(e))
+		broken("a program learns of the end after %d of %d bytes: %s", p.got, p.peer().wrote, describe(e))
 	}
 	p.finished = true
 }

@@ -68,7 +68,7 @@ func (g *guarded) In(_ network.NodeID, pk *network.Packet, _ event.Time) network
 		broken("a window of %d became %d: %s", was.Window(), is.Window(), text(pk))
 	}
 	if is.Window() < was.Window() {
-		g.tally.HeldBack++
+		g.tally.Limited++
 	}
 	if is.ECN() == network.CE && was.ECN() == network.NotECT {
 		broken("a guest without ECN sees a mark: %s", text(pk))

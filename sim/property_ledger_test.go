@@ -247,8 +247,8 @@ func (l *ledger) look() {
 	if sent.Packets != l.delivered.Packets+l.dropped.Packets+inPorts.Packets || sent.Bytes != l.delivered.Bytes+l.dropped.Bytes+inPorts.Bytes {
 		broken("hosts sent %+v: delivered %+v, dropped %+v, queued or in flight %+v", sent, l.delivered, l.dropped, inPorts)
 	}
-	if lent := l.s.net.Lent(); lent != inPorts.Packets {
-		broken("%d packets are outside the pool, %d in ports and on lines", lent, inPorts.Packets)
+	if borrowed := l.s.net.Borrowed(); borrowed != inPorts.Packets {
+		broken("%d packets are outside the pool, %d in ports and on lines", borrowed, inPorts.Packets)
 	}
 	datagrams := network.Count{Packets: sent.Packets - l.sent.Packets, Bytes: sent.Bytes - l.sent.Bytes}
 	if n := datagrams.Packets - l.datagrams.Packets + l.loose.Packets; n != inPorts.Packets || int64(len(l.inside)) != l.loose.Packets {
@@ -358,7 +358,7 @@ func (l *ledger) quiet() {
 	}
 	l.tally.Chats += int64(len(l.tb.talkers))
 	l.tally.Acked += l.tb.acked
-	if n := l.s.net.Lent(); n != 0 || len(l.inside) != 0 {
+	if n := l.s.net.Borrowed(); n != 0 || len(l.inside) != 0 {
 		broken("%d packets are still outside the pool, %d of them of TCP", n, len(l.inside))
 	}
 }

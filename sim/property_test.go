@@ -34,7 +34,7 @@ import (
 )
 
 var (
-	onlySeed  = flag.Int64("seed", 0, "TestRandom: the experiment of this seed alone, told at length")
+	onlySeed  = flag.Int64("seed", 0, "TestRandom: the experiment of this seed alone, reported at length")
 	trials    = flag.Int("trials", 500, "TestRandom: so many experiments")
 	firstSeed = flag.Int64("first", 1, "TestRandom: the seed of the first")
 )
@@ -49,7 +49,7 @@ func TestRandom(t *testing.T) {
 	if *onlySeed > 0 {
 		tr := newTrial(*onlySeed)
 		err := tr.carryOut()
-		t.Logf("%s\ntroubles:\n%s\n%+v", tr.text, tr.told, tr.tally)
+		t.Logf("%s\ntroubles:\n%s\n%+v", tr.text, tr.troubles, tr.tally)
 		if err != nil {
 			t.Fatal(tr.report(err))
 		}
@@ -96,7 +96,7 @@ type tally struct {
 	OutOfOrder, WindowProbes, Wrapped, Paused, SACKed, Sprayed  int64
 	GivenUp, Connections, Resets, LongestQueue, Marks, Unscaled int64
 	Chats, Acked, HalfOpen, Jittered, Narrowed, Pods, Feedback  int64
-	HeldBack, Flagged                                           int64
+	Limited, Flagged                                            int64
 }
 
 func (a *tally) fields() []struct {
@@ -118,7 +118,7 @@ func (a *tally) fields() []struct {
 		{"marks that a receiver saw", &a.Marks}, {"connections without window scale", &a.Unscaled},
 		{"chats", &a.Chats}, {"writes of chats that were acknowledged", &a.Acked}, {"hosts with jitter", &a.Jittered},
 		{"windows that FairQ narrowed", &a.Narrowed}, {"fat trees of pods", &a.Pods},
-		{"feedback in packets of its own", &a.Feedback}, {"windows that AC/DC held back", &a.HeldBack},
+		{"feedback in packets of its own", &a.Feedback}, {"windows that AC/DC limited", &a.Limited},
 		{"lost acknowledgements with a flag for the edge", &a.Flagged},
 		{"half-open connections", &a.HalfOpen}, // last: missing lets it be
 	}
@@ -145,9 +145,9 @@ func (a *tally) missing() string {
 // trial is the experiment of one seed.
 type trial struct {
 	draft
-	run  *experiment.Run
-	told string     // its troubles
-	late event.Time // network.DelayHosts
+	run      *experiment.Run
+	troubles string     // its troubles
+	late     event.Time // network.DelayHosts
 	tally
 }
 
@@ -208,7 +208,7 @@ func (tr *trial) built() (*simulation, *troubles, error) {
 	if tr.late > 0 {
 		tb.say("hosts send up to %d ns behind their lines, all the time", tr.late)
 	}
-	tr.told = tb.told()
+	tr.troubles = tb.text()
 	return s, tb, nil
 }
 
@@ -264,7 +264,7 @@ func (tr *trial) watched() (*result.Raw, error) {
 	}
 	s.queue.Stop(&s.rec.tick)                             // its samples are in raw
 	drive(s, l, tb.heals+1, func() bool { return false }) // chats may begin until then
-	drive(s, l, s.queue.Now()+lastCalm, func() bool { return s.stack.Open() == 0 && s.net.Lent() == 0 })
+	drive(s, l, s.queue.Now()+lastCalm, func() bool { return s.stack.Open() == 0 && s.net.Borrowed() == 0 })
 	l.quiet()
 	return raw, nil
 }
@@ -393,10 +393,10 @@ func differ(a, b *result.Raw) string {
 func (tr *trial) report(err error) string {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("weir-random-%d.yaml", tr.seed))
 	where := path
-	text := "# " + strings.Join(splitLines(tr.told), "\n# ") + "\n" + tr.text
+	text := "# " + strings.Join(splitLines(tr.troubles), "\n# ") + "\n" + tr.text
 	if werr := os.WriteFile(path, []byte(text), 0o600); werr != nil {
 		where = werr.Error()
 	}
 	return fmt.Sprintf("seed %d: %v\nagain: go test ./sim -run 'TestRandom$' -args -seed %d\nits experiment: %s\nits troubles:\n%s",
-		tr.seed, err, tr.seed, where, tr.told)
+		tr.seed, err, tr.seed, where, tr.troubles)
 }

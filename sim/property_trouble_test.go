@@ -21,18 +21,18 @@ type troubles struct {
 	talkers    []*chat
 	acked      int64 // times that a chat's program heard that all was acknowledged
 	paused     int64 // programs that stopped reading
-	tells      []string
+	texts      []string
 }
 
 func (tb *troubles) at(t event.Time, do func()) { doAt(tb.s.queue, t, do) }
 
 func (tb *troubles) say(format string, args ...any) {
-	tb.tells = append(tb.tells, fmt.Sprintf(format, args...))
+	tb.texts = append(tb.texts, fmt.Sprintf(format, args...))
 }
 
-func (tb *troubles) told() string {
+func (tb *troubles) text() string {
 	out := ""
-	for _, text := range tb.tells {
+	for _, text := range tb.texts {
 		out += text + "\n"
 	}
 	return out

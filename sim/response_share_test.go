@@ -73,7 +73,7 @@ func TestResponse_EqualFlowsAreFairWhereMarked(t *testing.T) {
 // If the same limit drops, the order of arrival decides which flow loses. Flows with the same RTT keep their order for
 // a while (phase effects: Floyd and Jacobson 1992). `red` is a limit too, and not random. There is no law for such
 // shares, so the figures are only logged. Every flow must progress, and the line must be used.
-func TestResponse_SharesOfLossesAreTold(t *testing.T) {
+func TestResponse_SharesOfLossesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, s := range []struct{ name, scheme, buffer string }{
 		{"droptail", "{name: droptail}", fmt.Sprintf("%dpkt", shareLimit)},

@@ -15,26 +15,26 @@ import (
 // This shows the other side, without a message, that all data has arrived. So no FIN is queued before the data has
 // passed.
 type conn struct {
-	t        *traffic
-	item     int32
-	index    int32 // the stack's
-	from, to network.NodeID
-	port     uint16 // of the client
-	client   *tcp.Endpoint
-	server   *tcp.Endpoint // nil before it accepts
-	flow     *flow         // in progress, or the last one; nil: none yet
-	held     *flow         // the program has not written for it yet
-	only     *flow         // the one flow of a connection that is not persistent
-	owner    *session      // nil: an open-loop flow's own
-	expected int64         // bytes of the message that its receiver still waits for
-	over     bool          // no flow will follow: the server closes as soon as possible
-	clientUp bool          // its program has not closed it
-	serverUp bool
-	gone     bool
-	opened   bool     // its server's end got the last packet of the handshake
-	past     expiries // of ends that were closed
-	before   expiries // before the current flow
-	timer    event.Event
+	t         *traffic
+	item      int32
+	index     int32 // the stack's
+	from, to  network.NodeID
+	port      uint16 // of the client
+	client    *tcp.Endpoint
+	server    *tcp.Endpoint // nil before it accepts
+	flow      *flow         // in progress, or the last one; nil: none yet
+	unwritten *flow         // the program has not written for it yet
+	only      *flow         // the one flow of a connection that is not persistent
+	owner     *session      // nil: an open-loop flow's own
+	expected  int64         // bytes of the message that its receiver still waits for
+	over      bool          // no flow will follow: the server closes as soon as possible
+	clientUp  bool          // its program has not closed it
+	serverUp  bool
+	gone      bool
+	opened    bool     // its server's end got the last packet of the handshake
+	past      expiries // of ends that were closed
+	before    expiries // before the current flow
+	timer     event.Event
 }
 
 // clientEnd and serverEnd are the two programs of a conn.
@@ -96,7 +96,7 @@ func (c *conn) exchangeAfter(f *flow, late event.Time) {
 		c.exchange(f)
 		return
 	}
-	c.held, f.carrier = f, c
+	c.unwritten, f.carrier = f, c
 	c.t.queue.Set(&c.timer, c.t.queue.Now()+late)
 }
 
@@ -312,7 +312,7 @@ func (c *conn) timeouts() expiries {
 
 // stopSending makes the sender of an endless flow end it, and resets the connection if that takes too long.
 func (c *conn) stopSending(f *flow) {
-	if c.held == f {
+	if c.unwritten == f {
 		c.abort()
 	}
 	if c.gone || c.flow != f {
@@ -331,8 +331,8 @@ func (c *conn) stopSending(f *flow) {
 // Happen aborts a connection that did not end by itself, or that has a failed end. It also ends the program's wait
 // before it writes.
 func (c *conn) Happen(*event.Event, event.Time) {
-	if f := c.held; f != nil {
-		c.held = nil
+	if f := c.unwritten; f != nil {
+		c.unwritten = nil
 		c.exchange(f)
 		return
 	}
@@ -380,14 +380,14 @@ func (c *conn) broke(why error) {
 		f.fail(why)
 	}
 	if !c.gone {
-		c.held = nil
+		c.unwritten = nil
 		c.t.queue.Set(&c.timer, c.t.queue.Now())
 	}
 }
 
 // abort resets both ends. The program that waited for the flow continues.
 func (c *conn) abort() {
-	c.held = nil
+	c.unwritten = nil
 	if c.clientUp {
 		c.clientUp = false
 		c.past.add(c.client)

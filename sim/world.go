@@ -219,18 +219,18 @@ func (s *simulation) run(ctx context.Context, p experiment.Progress) (partial bo
 
 // until has events happen up to end or until over, whichever is first. It returns false if the context was cancelled.
 func (s *simulation) until(ctx context.Context, end event.Time, over func() bool, report func(now event.Time)) bool {
-	chunk, told := firstChunk, time.Now()
+	chunk, reported := firstChunk, time.Now()
 	for s.queue.Now() < end && !over() && s.traffic.broken == nil {
 		if ctx.Err() != nil {
 			return false
 		}
-		if time.Since(told) > progressStep {
+		if time.Since(reported) > progressStep {
 			report(s.queue.Now())
-			told = time.Now()
+			reported = time.Now()
 		}
 		before := s.queue.Happened()
 		s.queue.Run(min(end, s.queue.Now()+chunk))
-		if s.net.Lent() > s.mostPackets {
+		if s.net.Borrowed() > s.mostPackets {
 			s.traffic.stop(fmt.Errorf("more than %d packets are in the network: take smaller buffers, lower rates, or fewer flows at a time", s.mostPackets))
 		}
 		// The size of the next chunk does not change what happens, only how often we check.

@@ -61,7 +61,7 @@ func TestDigest_SameRunSameBytes(t *testing.T) {
 }
 
 // Another seed, another scheme or one more frame in the buffer gives another digest.
-func TestDigest_TellsRunsApart(t *testing.T) {
+func TestDigest_DiffersBetweenRuns(t *testing.T) {
 	text := baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 200ms}")
 	seen := map[string]string{}
 	for _, set := range []string{"seeds=[1]", "seeds=[2]", "network.buffer=61514B", "guests.cc=cubic", "network.rtt=401us"} {

@@ -232,7 +232,7 @@ func TestCheck_NamesAreMadeSafe(t *testing.T) {
 		}
 	}
 	if !strings.Contains(out.String(), `a\x1b[2J$(id)`) || strings.Contains(out.String(), strings.Repeat("z", 1000)) {
-		t.Errorf("names are not told, or at any length:\n%s", out.String())
+		t.Errorf("names are not reported, or at any length:\n%s", out.String())
 	}
 	if c := answer(r, Switching); strings.Contains(c.Why, "\x1b") {
 		t.Errorf("summary: %q", c.Why)

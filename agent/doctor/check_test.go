@@ -215,7 +215,7 @@ func TestCheck_Rights(t *testing.T) {
 }
 
 func TestCheck_MemoryAndState(t *testing.T) {
-	held := []SwitchPort{{Name: "swp1", Local: true}, {Name: "swp2", Local: true}}
+	managed := []SwitchPort{{Name: "swp1", Local: true}, {Name: "swp2", Local: true}}
 	for _, r := range []row{
 		{what: "a small control group", check: "memory.tables", level: Problem, says: "left to this control group", remedy: "MemoryMax",
 			spoil: func(f *Facts, _ *Device) { f.Memory.CgroupLimit, f.Memory.CgroupLeft = 64e6, 30e6 }, swtch: Changes},
@@ -223,11 +223,11 @@ func TestCheck_MemoryAndState(t *testing.T) {
 			spoil: func(f *Facts, _ *Device) { f.Memory.LockedUnlimited, f.Memory.LockedLimit = false, 8<<20 }},
 		{what: "running", check: "weir.switch", subject: "default", level: OK, says: "running on swp1, swp2: process 7",
 			spoil: func(f *Facts, _ *Device) {
-				f.Switches = []Switch{{Name: "default", Alive: true, Holder: "process 7", Ports: held}}
+				f.Switches = []Switch{{Name: "default", Alive: true, Holder: "process 7", Ports: managed}}
 			}},
 		{what: "stale", check: "weir.switch", subject: "default", level: Problem, says: "1m0s ago", remedy: "weir switch --purge --name default",
 			spoil: func(f *Facts, _ *Device) {
-				f.Switches = []Switch{{Name: "default", Holder: "process 7", Age: time.Minute, Ports: held}}
+				f.Switches = []Switch{{Name: "default", Holder: "process 7", Age: time.Minute, Ports: managed}}
 			}},
 		{what: "stopped", check: "weir.switch", subject: "default", level: Note, says: "stopped",
 			spoil: func(f *Facts, _ *Device) { f.Switches = []Switch{{Name: "default"}} }},
@@ -374,9 +374,9 @@ func TestPrint_ProblemsFirst(t *testing.T) {
 		return found
 	}
 	if got, want := order(false), []string{"no memory", "a problem of ports", "a note of the kernel"}; !slices.Equal(got, want) {
-		t.Errorf("told: %q, not %q", got, want)
+		t.Errorf("reported: %q, not %q", got, want)
 	}
 	if got, want := order(true), []string{"no memory", "a problem of ports", "the kernel has it", "a note of the kernel", "the MTU is right"}; !slices.Equal(got, want) {
-		t.Errorf("all told: %q, not %q", got, want)
+		t.Errorf("all: %q, not %q", got, want)
 	}
 }

@@ -226,7 +226,7 @@ func pinnedSwitch(a *switchd.Agent, name string) (s Switch, err error) {
 		s.Refused = firstLine(err)
 		return s, err
 	}
-	s.Alive, s.Holder, s.Age = kernel.Alive(), kernel.Holder.String(), kernel.BeatAge
+	s.Alive, s.Holder, s.Age = kernel.Alive(), kernel.Holder.String(), kernel.HeartbeatAge
 	for i := range kernel.Ports {
 		p := &kernel.Ports[i]
 		s.Ports = append(s.Ports, SwitchPort{Name: p.Port, Program: p.ProgramID, Gone: !p.HasDevice, Local: p.Local})

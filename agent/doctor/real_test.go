@@ -279,7 +279,7 @@ func TestReal_State(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	finding(t, r, "programs.egress", "swp1", "Weir's own program alone")
-	testnet.Until(t, "the last beat is over a second ago", func() bool {
+	testnet.Until(t, "the last heartbeat is over a second ago", func() bool {
 		r = look()
 		return slices.ContainsFunc(r.Findings, func(n Finding) bool { return n.Check == "weir.switch" && n.Level == Problem })
 	})

@@ -116,21 +116,21 @@ func newCanary(percent int, r *Rollback) *canary {
 }
 
 // mode returns which flows the port's law must limit now, and how many buckets of them.
-func (c *canary) mode() (reading.Hold, uint32) {
-	share := uint32(c.percent * reading.Lots / 100)
+func (c *canary) mode() (reading.Mode, uint32) {
+	share := uint32(c.percent * reading.Buckets / 100)
 	switch {
 	case c.stage != stageEnforcing || c.percent <= 0:
-		return reading.HoldNone, 0
+		return reading.EnforceNone, 0
 	case c.percent >= 100:
-		return reading.HoldAll, 0
+		return reading.EnforceAll, 0
 	}
-	return reading.HoldPart, share
+	return reading.EnforcePart, share
 }
 
 // enforcement returns what the port's law must limit at its stage.
 func (c *canary) enforcement() Enforcement {
 	h := Enforcement{BDP: c.line.bdp(c.handshake)}
-	if h.Mode, h.Share = c.mode(); h.Mode == reading.HoldPart {
+	if h.Mode, h.Share = c.mode(); h.Mode == reading.EnforcePart {
 		if h.BDP = c.bdp.written; h.BDP == 0 {
 			h.BDP = c.line.bdpWithQueue(0, 0, 0)
 		}

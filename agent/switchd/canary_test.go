@@ -98,16 +98,16 @@ func TestCanary_Enforcement(t *testing.T) {
 	for _, row := range []struct {
 		percent int
 		stage   stage
-		mode    reading.Hold
+		mode    reading.Mode
 		share   uint32
 	}{
-		{100, stageEnforcing, reading.HoldAll, 0},
-		{0, stageEnforcing, reading.HoldNone, 0},
-		{10, stageEnforcing, reading.HoldPart, 6553},
-		{1, stageEnforcing, reading.HoldPart, 655},
-		{99, stageEnforcing, reading.HoldPart, 64880},
-		{100, stageBefore, reading.HoldNone, 0},
-		{10, stageRolledBack, reading.HoldNone, 0},
+		{100, stageEnforcing, reading.EnforceAll, 0},
+		{0, stageEnforcing, reading.EnforceNone, 0},
+		{10, stageEnforcing, reading.EnforcePart, 6553},
+		{1, stageEnforcing, reading.EnforcePart, 655},
+		{99, stageEnforcing, reading.EnforcePart, 64880},
+		{100, stageBefore, reading.EnforceNone, 0},
+		{10, stageRolledBack, reading.EnforceNone, 0},
 	} {
 		c := &canary{percent: row.percent, stage: row.stage, line: testLine}
 		if h := c.enforcement(); h != (Enforcement{row.mode, row.share, 5000}) {
@@ -155,13 +155,13 @@ type world struct {
 func (w *world) reading() *portReading {
 	s := w.at.Seconds()
 	r := &portReading{queue: attach.RootQueue{Drops: uint32(w.dropsPerSecond * s), SentPackets: uint32(w.sentPerSecond * s), SentBytes: uint64(1500 * w.sentPerSecond * s)}}
-	for arm, n := range []int{w.unlimited, w.limited} {
-		bytes := []float64{w.unlimitedBytes, w.limitedBytes}[arm] * s
-		a := &r.stats.Arms[arm]
+	for group, n := range []int{w.unlimited, w.limited} {
+		bytes := []float64{w.unlimitedBytes, w.limitedBytes}[group] * s
+		a := &r.stats.Groups[group]
 		a.Flows, a.DataBytes, a.AckedBytes = uint32(n), uint64(bytes*float64(n)), uint64(bytes*float64(n))
 		for i := range n {
 			r.flows = append(r.flows, reading.Flow{
-				From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(arm), byte(i)}), 1), Held: arm == 1, Counted: true,
+				From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(group), byte(i)}), 1), Limited: group == 1, Counted: true,
 				InFlightBytes: 3000, GrantedBytes: 2000, OfferedBytes: 65_000, Acknowledged: uint32(uint64(bytes) + 4e9), // it wraps
 			})
 		}
@@ -195,7 +195,7 @@ func TestCanary_Stages(t *testing.T) {
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
 	}
-	if mode, _ := c.mode(); mode != reading.HoldNone || c.wantsReading() {
+	if mode, _ := c.mode(); mode != reading.EnforceNone || c.wantsReading() {
 		t.Error("it still enforces")
 	}
 	w.limitedBytes *= 4

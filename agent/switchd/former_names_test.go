@@ -12,8 +12,8 @@ import (
 func formerReading() *snapshot {
 	r := wellReading()
 	p := &r.kernel.Ports[0]
-	p.Hold, p.HoldShare, p.Told = reading.HoldPart, reading.Lots/4, 77
-	p.Arms[0].Flows, p.Arms[1].Flows, p.Arms[0].AckedBytes, p.Arms[1].AckedBytes = 3, 4, 5000, 6000
+	p.Mode, p.LimitedBuckets, p.Advertised = reading.EnforcePart, reading.Buckets/4, 77
+	p.Groups[0].Flows, p.Groups[1].Flows, p.Groups[0].AckedBytes, p.Groups[1].AckedBytes = 3, 4, 5000, 6000
 	return r
 }
 
@@ -52,7 +52,7 @@ func TestMetrics_FormerNames(t *testing.T) {
 // The JSON of weir status and weir observe has renamed fields under both names.
 func TestJSON_FormerNames(t *testing.T) {
 	sw := describe("x", formerReading(), nil)
-	sw.HeartbeatAgeMs, sw.BeatAgeMs = 1.5*sw.HeartbeatAgeMs+7, 1.5*sw.BeatAgeMs+7 // also if the age is 0
+	sw.HeartbeatAgeMs, sw.FormerHeartbeatAgeMs = 1.5*sw.HeartbeatAgeMs+7, 1.5*sw.FormerHeartbeatAgeMs+7 // also if the age is 0
 	fields := func(of any) map[string]any {
 		text, err := json.Marshal(of)
 		if err != nil {
@@ -77,7 +77,7 @@ func TestJSON_FormerNames(t *testing.T) {
 	if port["enforce_percent"] != 25.0 || port["enforce"] != "part" {
 		t.Errorf("a quarter of the flows: %v %v", port["enforce"], port["enforce_percent"])
 	}
-	w := &observedPort{candidate: candidate{name: "p", line: testLine}, law: "FairQ", mode: reading.HoldPart, gather: newGather(*testLoad(4, 20_000))}
+	w := &observedPort{candidate: candidate{name: "p", line: testLine}, law: "FairQ", mode: reading.EnforcePart, gather: newGather(*testLoad(4, 20_000))}
 	o := w.report(1e9, 0)
 	observed := fields(&o)
 	same(observed, "enforce", "hold")

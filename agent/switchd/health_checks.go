@@ -61,7 +61,7 @@ func lookReleased(v *view) (reason, remedy string) {
 	if v.sw.Releasing || v.sw.Alive() || v.process.here {
 		return "", ""
 	}
-	return fmt.Sprintf("no weir switch is running: the last heartbeat was %v ago, windows are not limited", v.sw.BeatAge.Round(100*time.Millisecond)),
+	return fmt.Sprintf("no weir switch is running: the last heartbeat was %v ago, windows are not limited", v.sw.HeartbeatAge.Round(100*time.Millisecond)),
 		"start weir switch again: it continues with the same flows; or remove what it left with weir switch --purge"
 }
 
@@ -90,7 +90,7 @@ func lookLeaving(v *view) (reason, remedy string) {
 
 // lookRolledBack: weir switch noted why it limits nothing here.
 func lookRolledBack(v *view) (reason, remedy string) {
-	if v.k.Hold == reading.HoldAll || v.k.Note == "" {
+	if v.k.Mode == reading.EnforceAll || v.k.Note == "" {
 		return "", ""
 	}
 	return v.k.Note, "look at the port with weir observe; weir switch reload, or a restart, tries again"
@@ -98,7 +98,7 @@ func lookRolledBack(v *view) (reason, remedy string) {
 
 // lookObserved: nothing is limited because the configuration says so, which is no fault.
 func lookObserved(v *view) (reason, remedy string) {
-	if v.k.Hold != reading.HoldNone || v.k.Note != "" {
+	if v.k.Mode != reading.EnforceNone || v.k.Note != "" {
 		return "", ""
 	}
 	reason = "observed only, as configured: none of its flows is limited"
@@ -111,14 +111,14 @@ func lookObserved(v *view) (reason, remedy string) {
 // ---- all parts are there ----
 
 func lookStale(v *view) (reason, remedy string) {
-	if v.sw.Releasing || v.sw.BeatAge < staleHeartbeats*reading.HeartbeatInterval || !v.sw.Alive() && !v.process.here {
+	if v.sw.Releasing || v.sw.HeartbeatAge < staleHeartbeats*reading.HeartbeatInterval || !v.sw.Alive() && !v.process.here {
 		return "", ""
 	}
 	who := "weir switch"
 	if v.process.here {
 		who = fmt.Sprintf("process %d", v.process.pid)
 	}
-	reason = fmt.Sprintf("%s has sent no heartbeat for %v", who, v.sw.BeatAge.Round(100*time.Millisecond))
+	reason = fmt.Sprintf("%s has sent no heartbeat for %v", who, v.sw.HeartbeatAge.Round(100*time.Millisecond))
 	if v.process.stopped() {
 		reason += ": it is stopped"
 	}
@@ -263,10 +263,10 @@ func lookTableFull(v *view) (reason, remedy string) {
 // ---- worth knowing ----
 
 func lookPart(v *view) (reason, remedy string) {
-	if v.k.Hold != reading.HoldPart || v.k.Note != "" {
+	if v.k.Mode != reading.EnforcePart || v.k.Note != "" {
 		return "", ""
 	}
-	return fmt.Sprintf("%.3g %% of its flows are limited, as configured: the others are not", 100*float64(v.k.HoldShare)/reading.Lots), ""
+	return fmt.Sprintf("%.3g %% of its flows are limited, as configured: the others are not", 100*float64(v.k.LimitedBuckets)/reading.Buckets), ""
 }
 
 // lookDataElsewhere: the queue of these flows is at another switch or port, which is not known here.

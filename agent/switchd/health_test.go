@@ -23,7 +23,7 @@ func wellReading() *snapshot {
 	return &snapshot{law: "FairQ",
 		at: time.Unix(1000, 0),
 		kernel: &reading.Switch{
-			Lease: time.Second, BeatAge: 100 * time.Millisecond, Holder: attach.Holder{PID: 7, Version: "v1", Since: time.Minute},
+			Lease: time.Second, HeartbeatAge: 100 * time.Millisecond, Holder: attach.Holder{PID: 7, Version: "v1", Since: time.Minute},
 			Ports: []reading.Pinned{port(1, "a"), port(2, "b")},
 		},
 		process: process{here: true, pid: 7, state: 'S'},
@@ -72,7 +72,7 @@ func TestChecks(t *testing.T) {
 		{"detached", func(_, _ *snapshot, a *reading.Pinned) { a.HasDevice = false }, "detached", Off, "detached by somebody else", "attaches it again"},
 		{"detached and nobody there", func(now, _ *snapshot, a *reading.Pinned) {
 			a.HasDevice, now.process = false, process{}
-			now.kernel.BeatAge = time.Minute
+			now.kernel.HeartbeatAge = time.Minute
 		}, "detached released", Off, "detached by somebody else", "start weir switch"},
 		{"device gone", func(now, _ *snapshot, a *reading.Pinned) { a.HasDevice = false; delete(now.devices, "a") }, "no-device", Off, "its device is gone", "create it again"},
 		{"device made again", func(now, _ *snapshot, a *reading.Pinned) {
@@ -86,17 +86,17 @@ func TestChecks(t *testing.T) {
 
 		{"ending", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.Releasing = true }, "ending", Off, "is ending", ""},
 		{"killed", func(now, _ *snapshot, _ *reading.Pinned) {
-			now.process, now.kernel.BeatAge = process{}, time.Minute
+			now.process, now.kernel.HeartbeatAge = process{}, time.Minute
 		}, "released", Off, "the last heartbeat was 1m0s ago", "start weir switch again"},
 		{"killed this moment", func(now, _ *snapshot, _ *reading.Pinned) {
-			now.process, now.kernel.BeatAge = process{}, 800*time.Millisecond
+			now.process, now.kernel.HeartbeatAge = process{}, 800*time.Millisecond
 		}, "stale-heartbeat", Degraded, "weir switch has sent no heartbeat for 800ms; windows are released after 1s", "whether it runs"},
 		{"in another PID namespace", func(now, _ *snapshot, _ *reading.Pinned) { now.process = process{} }, "", "", "", ""},
 		{"stopped", func(now, _ *snapshot, _ *reading.Pinned) {
-			now.process.state, now.kernel.BeatAge = 'T', 5*time.Second
+			now.process.state, now.kernel.HeartbeatAge = 'T', 5*time.Second
 		}, "stale-heartbeat", Degraded, "process 7 has sent no heartbeat for 5s: it is stopped, windows are not limited", "kill -CONT 7"},
-		{"hangs", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has sent no heartbeat for 5s, windows are not limited", "what delays it"},
-		{"one heartbeat late", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
+		{"hangs", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.HeartbeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has sent no heartbeat for 5s, windows are not limited", "what delays it"},
+		{"one heartbeat late", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.HeartbeatAge = 600 * time.Millisecond }, "", "", "", ""},
 
 		{"taken down", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down (ip link set dev a up)", ""},
 		{"no carrier", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.carrier = false }) }, "down", Off, "no carrier", "cable"},
@@ -167,14 +167,14 @@ func TestChecks(t *testing.T) {
 			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks, now.kernel.Ports[1].Flows = 2, 2, 20
 		}, "", "", "", ""},
 		{"canary", func(_, _ *snapshot, a *reading.Pinned) {
-			a.Hold, a.HoldShare = reading.HoldPart, reading.Lots/10
+			a.Mode, a.LimitedBuckets = reading.EnforcePart, reading.Buckets/10
 		}, "part", Enforced, "10 % of its flows", ""},
-		{"observed", func(_, _ *snapshot, a *reading.Pinned) { a.Hold = reading.HoldNone }, "observed", Off, "observed only, as configured", ""},
+		{"observed", func(_, _ *snapshot, a *reading.Pinned) { a.Mode = reading.EnforceNone }, "observed", Off, "observed only, as configured", ""},
 		{"observed, with flows of other ports", func(now, before *snapshot, a *reading.Pinned) {
-			a.Hold, a.Rewritten = reading.HoldNone, before.kernel.Ports[0].Rewritten+2900
+			a.Mode, a.Rewritten = reading.EnforceNone, before.kernel.Ports[0].Rewritten+2900
 		}, "observed", Off, "rewritten for flows of other ports", ""},
 		{"rolled back", func(_, _ *snapshot, a *reading.Pinned) {
-			a.Hold, a.Note = reading.HoldNone, "rolled back: goodput 0.7 is below 0.9"
+			a.Mode, a.Note = reading.EnforceNone, "rolled back: goodput 0.7 is below 0.9"
 		}, "rolled-back", Off, "goodput 0.7", "tries again"},
 		{"tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
 		{"a few tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 90 }, "", "", "", ""},

@@ -90,14 +90,14 @@ type Params interface {
 
 // Enforcement selects the flows of a port that the law limits, and gives the port's bandwidth-delay product.
 type Enforcement struct {
-	Mode  reading.Hold
-	Share uint32  // buckets of reading.Lots that are limited, with HoldPart
+	Mode  reading.Mode
+	Share uint32  // buckets of reading.Buckets that are limited, with EnforcePart
 	BDP   float64 // bytes
 }
 
 // Figures are the values of a law's parameters at a port, in bytes.
 type Figures struct {
-	Mode                       reading.Hold
+	Mode                       reading.Mode
 	Target, Buffer, Cap, Floor uint32 // target and size of the queue; largest and smallest window of a flow
 	MTU                        uint32
 }

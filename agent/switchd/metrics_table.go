@@ -82,7 +82,7 @@ var switchMetrics = []metric[*moment]{
 	ofSwitch(gauge, "ports", "Ports that the law is attached to.",
 		func(m *moment) float64 { return float64(len(m.words.Ports)) }),
 	ofSwitch(gauge, "heartbeat_age_seconds", "Time since the last heartbeat of user space; it sends one every 0.25 s.",
-		func(m *moment) float64 { return seconds(m.kernel.BeatAge) }),
+		func(m *moment) float64 { return seconds(m.kernel.HeartbeatAge) }),
 	ofSwitch(gauge, "heartbeat_lease_seconds", "Age of the heartbeat at which the kernel program stops limiting windows.",
 		func(m *moment) float64 { return seconds(m.kernel.Lease) }),
 	ofSwitch(gauge, "read_duration_seconds", "Time that reading the kernel took for this scrape.",
@@ -127,7 +127,7 @@ var namedPortMetrics = []metric[*portMoment]{
 	ofPort(gauge, "equilibrium_window_bytes", "Equilibrium window: (BDP + target) / flows. A canary's flows are limited to it, with the BDP counted together with the current queue; 0 without flows.",
 		func(p *portMoment) float64 { return float64(p.EquilibriumBytes) }),
 	ofPort(gauge, "enforced_ratio", "Configured share of the flows to limit: 1 all, 0.1 a canary of 10 %, 0 observe only.",
-		func(p *portMoment) float64 { return enforcedRatio(p.Hold, p.HoldShare) }),
+		func(p *portMoment) float64 { return enforcedRatio(p.Mode, p.LimitedBuckets) }),
 	ofPort(gauge, "handshake_rtt_seconds", "Smallest round-trip time of the handshakes of the last 9 to 17 s, of connections that send by this port. It includes the time in this switch's queues; 0 without handshakes.",
 		func(p *portMoment) float64 { return seconds(p.HandshakeRTT) }),
 	ofPort(gauge, "target_bytes", "Target queue (alpha x buffer).",
@@ -173,22 +173,22 @@ var namedPortMetrics = []metric[*portMoment]{
 			emit(float64(p.OneSidedAcks), "acks")
 		}),
 	ofPort(counter, "advertised_packets_total", "Edge mode: acknowledgements that advertised a window to an edge.",
-		func(p *portMoment) float64 { return float64(p.Told) }),
+		func(p *portMoment) float64 { return float64(p.Advertised) }),
 	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that takes another switch, limited to this port's window divided by paths.",
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
 	groupMetric(gauge, "group_flows", "Active flows of the control group, which are not limited, and of the treatment group, which are limited.",
-		func(g *reading.Arm) float64 { return float64(g.Flows) }),
+		func(g *reading.Group) float64 { return float64(g.Flows) }),
 	groupMetric(counter, "group_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, where nothing is limited, and during weir observe.",
-		func(g *reading.Arm) float64 { return float64(g.DataBytes) }),
+		func(g *reading.Group) float64 { return float64(g.DataBytes) }),
 	groupMetric(counter, "group_retransmitted_bytes_total", "Of this, payload that was retransmitted or reordered.",
-		func(g *reading.Arm) float64 { return float64(g.RetransmittedBytes) }),
+		func(g *reading.Group) float64 { return float64(g.RetransmittedBytes) }),
 	groupMetric(counter, "group_acknowledged_bytes_total", "TCP payload that was newly acknowledged: goodput.",
-		func(g *reading.Arm) float64 { return float64(g.AckedBytes) }),
+		func(g *reading.Group) float64 { return float64(g.AckedBytes) }),
 	groupMetric(counter, "group_acks_total", "Segments that acknowledge data of these flows.",
-		func(g *reading.Arm) float64 { return float64(g.Acks) }),
+		func(g *reading.Group) float64 { return float64(g.Acks) }),
 	groupMetric(counter, "group_limited_acks_total", "Of these, segments that were rewritten; in the control group, segments that would be rewritten.",
-		func(g *reading.Arm) float64 { return float64(g.Limited) }),
+		func(g *reading.Group) float64 { return float64(g.Limited) }),
 
 	queueMetric(gauge, "qdisc_backlog_bytes", "Backlog of the port's root queue discipline at this scrape.",
 		func(q attach.RootQueue) float64 { return float64(q.BacklogBytes) }),
@@ -205,20 +205,20 @@ var namedPortMetrics = []metric[*portMoment]{
 }
 
 // groupMetric has one value for the control group of a canary and one for the treatment group.
-func groupMetric(kind prometheus.ValueType, name, help string, of func(*reading.Arm) float64) metric[*portMoment] {
+func groupMetric(kind prometheus.ValueType, name, help string, of func(*reading.Group) float64) metric[*portMoment] {
 	return someOfPort(kind, name, help, "group", func(p *portMoment, emit func(float64, ...string)) {
-		emit(of(&p.Arms[0]), "control")
-		emit(of(&p.Arms[1]), "treatment")
+		emit(of(&p.Groups[0]), "control")
+		emit(of(&p.Groups[1]), "treatment")
 	})
 }
 
 // enforcedRatio returns the share of the flows to limit, 0 to 1.
-func enforcedRatio(h reading.Hold, share uint32) float64 {
+func enforcedRatio(h reading.Mode, share uint32) float64 {
 	switch h {
-	case reading.HoldAll:
+	case reading.EnforceAll:
 		return 1
-	case reading.HoldPart:
-		return float64(share) / reading.Lots
+	case reading.EnforcePart:
+		return float64(share) / reading.Buckets
 	}
 	return 0
 }

@@ -34,10 +34,10 @@ func sampleReading() *snapshot {
 		Samples: 4001, SamplesByPacket: 4002, DeviceRefused: 4003, SampleAge: 44 * time.Millisecond, Connections: 5,
 		Seen: 6001, NotTCP: 6002, Tunnel: 6003, Fragment: 6004, Short: 6005, NoAck: 6006, Rewritten: 6007, Smaller: 6008,
 		Unknown: 6009, Ungoverned: 6010, Signed: 6011, OutOfScope: 6012, Unwritable: 6013, Data: 6014, Opened: 6015,
-		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019, Assumed: 6020, Dropped: 6021,
-		Hold: reading.HoldPart, HoldShare: reading.Lots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
+		Adopted: 6016, TableFull: 0, Free: 6017, LeftToEdge: 6018, Advertised: 6019, Assumed: 6020, Dropped: 6021,
+		Mode: reading.EnforcePart, LimitedBuckets: reading.Buckets / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
 		OneSidedData: 8001, OneSidedAcks: 8002,
-		Arms: [2]reading.Arm{
+		Groups: [2]reading.Group{
 			{Flows: 9001, DataBytes: 9002, RetransmittedBytes: 9003, AckedBytes: 9004, Acks: 9005, Limited: 9006},
 			{Flows: 9101, DataBytes: 9102, RetransmittedBytes: 9103, AckedBytes: 9104, Acks: 9105, Limited: 9106},
 		},
@@ -47,7 +47,7 @@ func sampleReading() *snapshot {
 	r := &snapshot{
 		at: time.Unix(1000, 0),
 		kernel: &reading.Switch{
-			BeatAge: 120 * time.Millisecond, Lease: time.Second,
+			HeartbeatAge: 120 * time.Millisecond, Lease: time.Second,
 			SignedSources: []reading.SignedSource{
 				{Addr: netip.MustParseAddr("10.0.0.1"), Segments: 9201, Dropped: 9202}, {Addr: netip.MustParseAddr("fd00::2"), VLANs: 7, Segments: 9203},
 			},
@@ -215,7 +215,7 @@ func exposedNames(t *testing.T) map[string]*exposed {
 
 // Every number that a reading has of a port is a metric, except for its configuration.
 func TestMetrics_AreComplete(t *testing.T) {
-	not := []string{"Hold", "HoldShare", "PipeBytes", "MSSBytes", "SampledAt", "SampleAge", "HandshakeRTT"}
+	not := []string{"Mode", "LimitedBuckets", "PipeBytes", "MSSBytes", "SampledAt", "SampleAge", "HandshakeRTT"}
 	r := sampleReading()
 	stats := reflect.ValueOf(&r.kernel.Ports[0].Stats).Elem()
 	want := map[string]string{}
@@ -229,10 +229,10 @@ func TestMetrics_AreComplete(t *testing.T) {
 	for i := range stats.NumField() {
 		set(stats.Type().Field(i).Name, stats.Field(i))
 	}
-	for arm := range r.kernel.Ports[0].Arms {
-		counts := reflect.ValueOf(&r.kernel.Ports[0].Arms[arm]).Elem()
+	for group := range r.kernel.Ports[0].Groups {
+		counts := reflect.ValueOf(&r.kernel.Ports[0].Groups[group]).Elem()
 		for i := range counts.NumField() {
-			set(fmt.Sprintf("Arms[%d].%s", arm, counts.Type().Field(i).Name), counts.Field(i))
+			set(fmt.Sprintf("Groups[%d].%s", group, counts.Type().Field(i).Name), counts.Field(i))
 		}
 	}
 	got := exposition(t, scrape(t, exported(func(string) (*snapshot, error) { return r, nil })), "weir_")

@@ -21,10 +21,10 @@ type Observation struct {
 
 // ObservedPort is one port of an Observation. Windows are payload; queues are as the kernel counts them.
 type ObservedPort struct {
-	Port    string `json:"port"`
-	Ifindex int    `json:"ifindex"`
-	Enforce string `json:"enforce"` // which of its flows were limited meanwhile: none, part or all
-	Hold    string `json:"hold"`    // former name of enforce, for one release (docs/names.md)
+	Port          string `json:"port"`
+	Ifindex       int    `json:"ifindex"`
+	Enforce       string `json:"enforce"` // which of its flows were limited meanwhile: none, part or all
+	FormerEnforce string `json:"hold"`    // former name of enforce, for one release (docs/names.md)
 
 	RateBps      uint64  `json:"rate_bps"`
 	BufferBytes  uint64  `json:"buffer_bytes"`
@@ -146,7 +146,7 @@ type observedPort struct {
 	law        string // its title
 	gather     *gather
 	handshake  time.Duration // shortest
-	mode       reading.Hold
+	mode       reading.Mode
 	most       uint32  // longest queue
 	grants     float64 // sum of the limits over so many samples
 	granted    int
@@ -307,7 +307,7 @@ func (w *observer) look() error {
 			return true
 		}
 		now := flowNow{From: f.From, To: f.To, InFlight: float64(f.InFlightBytes), Offered: float64(f.OfferedBytes), Scale: f.Scale}
-		if f.Held && f.GrantedBytes < f.OfferedBytes {
+		if f.Limited && f.GrantedBytes < f.OfferedBytes {
 			now.Limit = float64(f.GrantedBytes)
 		}
 		flows[port] = append(flows[port], now)
@@ -321,7 +321,7 @@ func (w *observer) look() error {
 		if err != nil {
 			return err
 		}
-		p.mode = s.Hold
+		p.mode = s.Mode
 		if h := s.HandshakeRTT; h > 0 && (p.handshake == 0 || h < p.handshake) {
 			p.handshake = h
 			p.gather.base.RTT = min(p.line.rtt, h).Seconds()

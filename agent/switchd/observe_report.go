@@ -23,8 +23,8 @@ const plainBytes = tcpOverhead
 func (p *observedPort) other(seconds float64) float64 {
 	a, b := &p.begin.stats, &p.end.stats
 	var data float64
-	for arm := range b.Arms {
-		data += cameBy(a.Arms[arm].DataBytes, b.Arms[arm].DataBytes)
+	for group := range b.Groups {
+		data += cameBy(a.Groups[group].DataBytes, b.Groups[group].DataBytes)
 	}
 	packets := func(s *reading.Stats) uint64 { return s.Seen - s.NotTCP - s.Tunnel - s.Fragment - s.Short }
 	tcp := data + plainBytes*cameBy(packets(a), packets(b))
@@ -40,7 +40,7 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 	then := predict(l)
 	limited := g.limited()
 	o := ObservedPort{
-		Port: p.name, Ifindex: p.ifindex, Enforce: p.mode.String(), Hold: p.mode.String(), RateBps: uint64(8 * p.line.rate), BufferBytes: uint64(p.line.buffer),
+		Port: p.name, Ifindex: p.ifindex, Enforce: p.mode.String(), FormerEnforce: p.mode.String(), RateBps: uint64(8 * p.line.rate), BufferBytes: uint64(p.line.buffer),
 		TargetBytes: uint64(p.line.target), RTTMs: 1e3 * l.RTT, HandshakeMs: milliseconds(p.handshake),
 		Flows: l.Flows, FlowsMost: g.flowsMax, FlowsSeen: len(g.seen) + g.unlisted, OtherPercent: 100 * l.Other,
 		Now: QueueNow{
@@ -64,9 +64,9 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	note := func(format string, args ...any) { o.Notes = append(o.Notes, fmt.Sprintf(format, args...)) }
 	switch p.mode {
-	case reading.HoldAll:
+	case reading.EnforceAll:
 		note("%s limits all flows of this port already: the measurements include its effect", p.law)
-	case reading.HoldPart:
+	case reading.EnforcePart:
 		note("%s limits part of the flows of this port already: the measurements include its effect", p.law)
 	}
 	if n := g.unlisted; n > 0 {

@@ -80,7 +80,7 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	var ports []LawPort
 	for i := range found {
 		n := found[i]
-		quiet := n.params[0].With(Enforcement{Mode: reading.HoldNone, BDP: n.line.bdp(0)})
+		quiet := n.params[0].With(Enforcement{Mode: reading.EnforceNone, BDP: n.line.bdp(0)})
 		ports = append(ports, LawPort{n.port().PortRef, quiet})
 	}
 	common := c.settings()[0].Common

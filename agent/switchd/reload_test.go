@@ -217,7 +217,7 @@ func (b *bench) state() (s state) {
 			return err
 		}
 		for _, p := range k.Ports {
-			s.Laws = append(s.Laws, fmt.Sprintf("%s: %d, ifindex %d, holds %v, target %d, releasing %t", p.Port, p.ID, p.Ifindex, p.Hold, p.TargetBytes, p.Releasing))
+			s.Laws = append(s.Laws, fmt.Sprintf("%s: %d, ifindex %d, mode %v, target %d, releasing %t", p.Port, p.ID, p.Ifindex, p.Mode, p.TargetBytes, p.Releasing))
 		}
 		scope, err := ebpf.LoadPinnedMap(filepath.Join(b.r.cfg.Laws[0].pin(b.r.cfg.Name), "scope"), nil)
 		if err != nil {

@@ -81,7 +81,7 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 	w.began += after
 	w.looks++
 	for group := range w.groupsSum {
-		w.groupsSum[group] += float64(r.stats.Arms[group].Flows)
+		w.groupsSum[group] += float64(r.stats.Groups[group].Flows)
 	}
 	if isElastic(r, l, s) {
 		w.elastic++
@@ -123,7 +123,7 @@ func (w *rollbackWatch) between(a, b *portReading) part {
 	q := b.queue.Since(a.queue)
 	p := part{Seconds: w.began.Seconds(), Drops: float64(q.Drops), Sent: float64(q.SentPackets), SentBytes: float64(q.SentBytes)}
 	for group := range p.Groups {
-		x, y := &a.stats.Arms[group], &b.stats.Arms[group]
+		x, y := &a.stats.Groups[group], &b.stats.Groups[group]
 		p.Groups[group] = groupPart{
 			Flows: w.groupsSum[group] / float64(max(w.looks, 1)), Data: cameBy(x.DataBytes, y.DataBytes),
 			Retransmitted: cameBy(x.RetransmittedBytes, y.RetransmittedBytes), Acked: cameBy(x.AckedBytes, y.AckedBytes),
@@ -148,7 +148,7 @@ func (w *rollbackWatch) meter(flows []reading.Flow) {
 		key := reading.Flow{From: f.From, To: f.To, VLANs: f.VLANs}
 		m := w.flows[key]
 		group := 0
-		if f.Held {
+		if f.Limited {
 			group = 1
 		}
 		if m == nil || m.group != group {

@@ -32,15 +32,15 @@ type Report struct {
 
 // Switch is one switch of `weir switch`.
 type Switch struct {
-	Name           string  `json:"name"`              // name of the switch
-	Law            string  `json:"law,omitempty"`     // law that this entry is about, if it is not the first of Weir's laws
-	State          State   `json:"state"`             // worst state of the ports that are not down or observed
-	Word           string  `json:"word,omitempty"`    // finding that makes it less than enforced
-	Reason         string  `json:"reason,omitempty"`  // the same finding in words
-	PID            int     `json:"pid,omitempty"`     // process that owns the switch, or owned it last
-	Version        string  `json:"version,omitempty"` // version of that process
-	HeartbeatAgeMs float64 `json:"heartbeat_age_ms"`  // time since the last heartbeat
-	BeatAgeMs      float64 `json:"beat_age_ms"`       // former name of heartbeat_age_ms, for one release
+	Name                 string  `json:"name"`              // name of the switch
+	Law                  string  `json:"law,omitempty"`     // law that this entry is about, if it is not the first of Weir's laws
+	State                State   `json:"state"`             // worst state of the ports that are not down or observed
+	Word                 string  `json:"word,omitempty"`    // finding that makes it less than enforced
+	Reason               string  `json:"reason,omitempty"`  // the same finding in words
+	PID                  int     `json:"pid,omitempty"`     // process that owns the switch, or owned it last
+	Version              string  `json:"version,omitempty"` // version of that process
+	HeartbeatAgeMs       float64 `json:"heartbeat_age_ms"`  // time since the last heartbeat
+	FormerHeartbeatAgeMs float64 `json:"beat_age_ms"`       // former name of heartbeat_age_ms, for one release
 
 	UptimeSeconds float64 `json:"uptime_s,omitempty"`    // time since the process took the switch, while it lives
 	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // resident memory of the process
@@ -91,13 +91,13 @@ type Port struct {
 	QueueDrops  uint64 `json:"queue_drops"`          // drops of the root queue discipline since it was made
 	DeviceDrops uint64 `json:"device_drops"`         // drops of the device on transmit since it was made
 
-	Enforce        string  `json:"enforce"`                    // which flows are limited: all, part or none
-	EnforcePercent float64 `json:"enforce_percent"`            // percentage of the flows to limit
-	Hold           string  `json:"hold"`                       // former name of enforce, for one release
-	HoldPercent    float64 `json:"hold_percent"`               // former name of enforce_percent, for one release
-	OneSidedData   uint32  `json:"one_sided_data"`             // flows of which only data passed this switch for a second
-	OneSidedAcks   uint32  `json:"one_sided_acks"`             // flows of which only acknowledgements passed this switch for a second
-	HandshakeRTTUs float64 `json:"handshake_rtt_us,omitempty"` // smallest round-trip time of the handshakes of the last 9 to 17 s
+	Enforce              string  `json:"enforce"`                    // which flows are limited: all, part or none
+	EnforcePercent       float64 `json:"enforce_percent"`            // percentage of the flows to limit
+	FormerEnforce        string  `json:"hold"`                       // former name of enforce, for one release
+	FormerEnforcePercent float64 `json:"hold_percent"`               // former name of enforce_percent, for one release
+	OneSidedData         uint32  `json:"one_sided_data"`             // flows of which only data passed this switch for a second
+	OneSidedAcks         uint32  `json:"one_sided_acks"`             // flows of which only acknowledgements passed this switch for a second
+	HandshakeRTTUs       float64 `json:"handshake_rtt_us,omitempty"` // smallest round-trip time of the handshakes of the last 9 to 17 s
 
 	Samples         uint64  `json:"samples"`           // samples of the queue by the timer
 	SamplesByPacket uint64  `json:"samples_by_packet"` // samples of the queue by a packet, when the timer was late
@@ -139,7 +139,7 @@ var reasons = []struct {
 	{"fragment", "fragments", "the packet is an IP fragment", func(s *reading.Stats) uint64 { return s.Fragment }},
 	{"short", "broken", "the headers are incomplete or contradict each other", func(s *reading.Stats) uint64 { return s.Short }},
 	{"unwritable", "no memory", "the kernel had no memory to copy the header", func(s *reading.Stats) uint64 { return s.Unwritable }},
-	{"untold", "left to the edge", "edge mode: the edge writes the window", func(s *reading.Stats) uint64 { return s.Untold }},
+	{"untold", "left to the edge", "edge mode: the edge writes the window", func(s *reading.Stats) uint64 { return s.LeftToEdge }},
 }
 
 // Status reads, once, the kernel's state of the switch with this name, or of all with "". Without any switch the report
@@ -167,7 +167,7 @@ func describe(name string, now, before *snapshot) *Switch {
 	k := now.kernel
 	s := &Switch{
 		Name: name, State: Enforced, PID: k.Holder.PID, Version: k.Holder.Version,
-		HeartbeatAgeMs: milliseconds(k.BeatAge), BeatAgeMs: milliseconds(k.BeatAge),
+		HeartbeatAgeMs: milliseconds(k.HeartbeatAge), FormerHeartbeatAgeMs: milliseconds(k.HeartbeatAge),
 		RSSBytes: now.process.rssBytes, CPUSeconds: now.process.cpu.Seconds(), Ports: []Port{},
 	}
 	if k.Alive() || now.process.here {
@@ -214,8 +214,8 @@ func describePort(v *view) Port {
 		TargetBytes: k.TargetBytes, QueueBytes: k.QueueBytes, QueueMax: k.QueueMax, QueueKind: k.Queue.Kind,
 		Backlog:    k.Queue.BacklogBytes,
 		QueueDrops: uint64(k.Queue.Drops), DeviceDrops: v.device.txDropped,
-		Enforce: k.Hold.String(), EnforcePercent: 100 * enforcedRatio(k.Hold, k.HoldShare),
-		Hold: k.Hold.String(), HoldPercent: 100 * enforcedRatio(k.Hold, k.HoldShare),
+		Enforce: k.Mode.String(), EnforcePercent: 100 * enforcedRatio(k.Mode, k.LimitedBuckets),
+		FormerEnforce: k.Mode.String(), FormerEnforcePercent: 100 * enforcedRatio(k.Mode, k.LimitedBuckets),
 		OneSidedData: k.OneSidedData, OneSidedAcks: k.OneSidedAcks, HandshakeRTTUs: float64(k.HandshakeRTT) / float64(time.Microsecond),
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Dropped: k.Dropped, Data: k.Data,

@@ -19,7 +19,7 @@ func TestDescribe(t *testing.T) {
 		says  string
 	}{
 		{"nothing", func(*snapshot) {}, Enforced, Enforced, ""},
-		{"no heartbeat", func(r *snapshot) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last heartbeat was 3s ago"},
+		{"no heartbeat", func(r *snapshot) { r.kernel.HeartbeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last heartbeat was 3s ago"},
 		{"one without a queue", func(r *snapshot) { r.kernel.Ports[0].NoQueue = &attach.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
 		{"one without a device, one without a queue", func(r *snapshot) {
 			r.kernel.Ports[0].HasDevice = false
@@ -34,12 +34,12 @@ func TestDescribe(t *testing.T) {
 		{"all are down", func(r *snapshot) {
 			r.devices = devices{"a": {known: true, ifindex: 1}, "b": {known: true, ifindex: 2}}
 		}, Off, Off, "all its ports are down"},
-		{"one is observed", func(r *snapshot) { r.kernel.Ports[0].Hold = reading.HoldNone }, Off, Enforced, ""},
+		{"one is observed", func(r *snapshot) { r.kernel.Ports[0].Mode = reading.EnforceNone }, Off, Enforced, ""},
 		{"all are observed", func(r *snapshot) {
-			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = reading.HoldNone, reading.HoldNone
+			r.kernel.Ports[0].Mode, r.kernel.Ports[1].Mode = reading.EnforceNone, reading.EnforceNone
 		}, Off, Off, "observed only"},
 		{"no ports", func(r *snapshot) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
-		{"no ports, no heartbeat", func(r *snapshot) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch is running: the last heartbeat was 1m0s ago"},
+		{"no ports, no heartbeat", func(r *snapshot) { r.kernel.Ports, r.kernel.HeartbeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch is running: the last heartbeat was 1m0s ago"},
 	} {
 		r := wellReading()
 		row.spoil(r)
@@ -74,7 +74,7 @@ func TestDescribe_Warns(t *testing.T) {
 // Every counter of packets has a name in the report.
 func TestPassed_IsComplete(t *testing.T) {
 	k := reading.Pinned{Stats: reading.Stats{
-		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11, Untold: 12, Free: 13,
+		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11, LeftToEdge: 12, Free: 13,
 	}}
 	p := describePort(&view{k: &k, sw: &reading.Switch{}})
 	var sum uint64

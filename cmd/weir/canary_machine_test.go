@@ -62,7 +62,7 @@ func (m *machine) flows() (limited, unlimited []fairq.Flow) {
 			if f.InFlightBytes == 0 {
 				continue
 			}
-			if f.Held {
+			if f.Limited {
 				limited = append(limited, f)
 			} else {
 				unlimited = append(unlimited, f)
@@ -129,10 +129,10 @@ func TestCanary_LimitsItsShare(t *testing.T) {
 			m.until(p, "acknowledgements are rewritten", func() bool {
 				in = portOf(m.read(), "in0") // read first: both continue to count
 				out = portOf(m.read(), "out0")
-				return out.GrantBytes > 0 && out.Arms[0].AckedBytes > 0 && (len(limited) == 0 || in.Rewritten > 0 && out.Arms[1].Limited > 0)
+				return out.GrantBytes > 0 && out.Groups[0].AckedBytes > 0 && (len(limited) == 0 || in.Rewritten > 0 && out.Groups[1].Limited > 0)
 			})
-			if out.Hold != fairq.HoldPart || in.Rewritten > out.Arms[1].Acks {
-				t.Errorf("%d acknowledgements rewritten, of %d to limited streams: %+v", in.Rewritten, out.Arms[1].Acks, out)
+			if out.Mode != fairq.EnforcePart || in.Rewritten > out.Groups[1].Acks {
+				t.Errorf("%d acknowledgements rewritten, of %d to limited streams: %+v", in.Rewritten, out.Groups[1].Acks, out)
 			}
 			p.signal(syscall.SIGTERM)
 			p.wait()
@@ -152,10 +152,10 @@ func TestCanary_OtherPortsAreObserved(t *testing.T) {
 	m.until(p, "the expected window is calculated", func() bool {
 		k := m.read()
 		out, in = portOf(k, "out0"), portOf(k, "in0")
-		return out.EquilibriumBytes > 0 && out.Arms[0].Limited > 0
+		return out.EquilibriumBytes > 0 && out.Groups[0].Limited > 0
 	})
-	if out.Hold != fairq.HoldNone || out.GrantBytes != 0 || in.Hold != fairq.HoldAll || in.Rewritten != 0 {
-		t.Errorf("out0 holds %s, in0 %s; %d rewritten", out.Hold, in.Hold, in.Rewritten)
+	if out.Mode != fairq.EnforceNone || out.GrantBytes != 0 || in.Mode != fairq.EnforceAll || in.Rewritten != 0 {
+		t.Errorf("out0 has mode %s, in0 %s; %d rewritten", out.Mode, in.Mode, in.Rewritten)
 	}
 }
 
@@ -180,17 +180,17 @@ func TestCanary_RollsBack(t *testing.T) {
 	}
 	s.Progress(t, 500_000)
 	k := m.read()
-	if out := portOf(k, "out0"); out.Hold != fairq.HoldNone || out.GrantBytes != 0 {
+	if out := portOf(k, "out0"); out.Mode != fairq.EnforceNone || out.GrantBytes != 0 {
 		t.Errorf("limited again: %+v", out.Stats)
 	}
 	t.Log(m.noteOf())
 	p.rewrite("enforce: {percent: 40}\nrollback: {if: [goodput < 0.1], over: 2s}\n")
 	p.signal(syscall.SIGHUP)
-	m.until(p, "a reload enforces again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart && m.noteOf() == "" })
+	m.until(p, "a reload enforces again", func() bool { return portOf(m.read(), "out0").Mode == fairq.EnforcePart && m.noteOf() == "" })
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	p = m.switchFile("enforce: {percent: 50}\n")
-	m.until(p, "a restart enforces again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart })
+	m.until(p, "a restart enforces again", func() bool { return portOf(m.read(), "out0").Mode == fairq.EnforcePart })
 	if note := m.noteOf(); note != "" {
 		t.Errorf("the note is still %q", note)
 	}
@@ -205,7 +205,7 @@ func TestCanary_RollsBackAllFlows(t *testing.T) {
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	rolledBack := func() bool { return strings.Contains(p.log.String(), "rolled back") }
 	m.until(p, "the port is measured first, and then enforced", func() bool { // or was, while this test waited for a CPU
-		return portOf(m.read(), "out0").Hold == fairq.HoldAll || rolledBack()
+		return portOf(m.read(), "out0").Mode == fairq.EnforceAll || rolledBack()
 	})
 	if !strings.Contains(p.log.String(), "measuring first, without limiting anything") {
 		t.Errorf("it does not say that it measures first:\n%s", p.log)
@@ -231,7 +231,7 @@ func TestCanary_GoodParametersStay(t *testing.T) {
 				p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\nrollback: {if: [goodput < 0.5, retransmissions > 2, drops > 1.5], over: 2s}\n", row.percent))
 				m.patient(p)
 				s := m.NewStreams(t, testnet.ReceiverIPv4, row.flows)
-				m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Hold != fairq.HoldNone })
+				m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Mode != fairq.EnforceNone })
 				began := time.Now()
 				for range rounds(8, 10) { // 40 MB, which take more than 3 s on the line
 					s.Progress(t, 5_000_000/int64(row.flows))

@@ -54,7 +54,7 @@ func TestObserve_LeavesNothing(t *testing.T) {
 		out = observedNamed(o, "out0")
 		return out.Now.P99Bytes >= machineBuffer/2 && out.Limited == 4 && out.FlowsSeen == 4 && observedNamed(o, "in0").OtherPercent <= 5
 	})
-	if o.Along != "" || out.Hold != "none" || o.Seconds < 2 {
+	if o.Along != "" || out.FormerEnforce != "none" || o.Seconds < 2 {
 		t.Errorf("observed %+v", o)
 	}
 	if out.RateBps != machineBps || out.BufferBytes != machineBuffer || out.TargetBytes != machineBuffer/5 {
@@ -102,7 +102,7 @@ func TestObserve_ReadsAlong(t *testing.T) {
 	m.until(p, "four streams are limited", func() bool {
 		o := m.observe("out0", "in0", "--for", "2s")
 		out := observedNamed(o, "out0")
-		if o.Along != "default" || out.Hold != "all" || !strings.Contains(strings.Join(out.Notes, " "), "FairQ limits all flows") {
+		if o.Along != "default" || out.FormerEnforce != "all" || !strings.Contains(strings.Join(out.Notes, " "), "FairQ limits all flows") {
 			t.Errorf("%+v", o)
 		}
 		return out.LimitedNow == 4

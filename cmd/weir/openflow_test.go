@@ -164,7 +164,7 @@ func TestOpenflow_Dump(t *testing.T) {
 		}
 	}
 	if strings.Contains(out, "table 1:") {
-		t.Error("an empty table is told of")
+		t.Error("an empty table is reported")
 	}
 	out, _, code = openflowRun(t, "dump", address, "--json")
 	var d struct {

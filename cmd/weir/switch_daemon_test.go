@@ -87,7 +87,7 @@ func TestSwitch_NotifiesSystemd(t *testing.T) {
 					return
 				}
 			case <-deadline:
-				t.Fatalf("%s: not told: %q", what, all)
+				t.Fatalf("%s: not reported: %q", what, all)
 			}
 		}
 	}

@@ -174,7 +174,7 @@ func (m *machine) patient(p *process) {
 	m.until(p, "the kernel's lease is an hour", func() bool {
 		s := m.read()
 		if s.Lease == hour { // p may have read the entry before, and write it back: wait for another heartbeat
-			return time.Since(written) > s.BeatAge
+			return time.Since(written) > s.HeartbeatAge
 		}
 		m.changeControl(func(value []byte) { binary.NativeEndian.PutUint64(value[leaseAt:], uint64(hour)) })
 		written = time.Now()

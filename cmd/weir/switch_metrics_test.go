@@ -161,7 +161,7 @@ func TestSwitch_Metrics(t *testing.T) {
 	var last, oldest time.Duration
 	heartbeats := 0
 	m.until(p, "heartbeats continue with hanging scrapers", func() bool {
-		age := m.read().BeatAge
+		age := m.read().HeartbeatAge
 		if age < last {
 			heartbeats++
 		}

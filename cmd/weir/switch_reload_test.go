@@ -189,7 +189,7 @@ func (m *machine) standing() (s standing) {
 	s.chains, s.pins = m.chains(), m.pins()
 	for _, p := range m.read().Ports {
 		s.laws = append(s.laws, fairq.Pinned{ID: p.ID, LinkID: p.LinkID, ProgramID: p.ProgramID, Ifindex: p.Ifindex, Releasing: p.Releasing,
-			Stats: fairq.Stats{Port: p.Port, TargetBytes: p.TargetBytes, Hold: p.Hold, HoldShare: p.HoldShare}})
+			Stats: fairq.Stats{Port: p.Port, TargetBytes: p.TargetBytes, Mode: p.Mode, LimitedBuckets: p.LimitedBuckets}})
 	}
 	return s
 }

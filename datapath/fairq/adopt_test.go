@@ -69,7 +69,7 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 			flows = append(flows, adopted{c, client, server, timeouts(t, c)})
 		}
 	}
-	law := held(grant)
+	law := limitedTo(grant)
 	law.MTU = uint32(max(o.MTU, 1500))
 	f := p.govern(t, law, law, fairq.Config{})
 	p.client.Each(t, func(*testnet.Segment) {})
@@ -198,7 +198,7 @@ func TestFairQ_GoverningPortFollowsTheData(t *testing.T) {
 	other, mac := p.secondPort(t)
 	const first, second = 20000, 30000
 	f, err := fairq.Attach([]fairq.Port{
-		{PortRef: p.Port, Law: held(first)}, {PortRef: p.In, Law: held(25000)}, {PortRef: other, Law: held(second)},
+		{PortRef: p.Port, Law: limitedTo(first)}, {PortRef: p.In, Law: limitedTo(25000)}, {PortRef: other, Law: limitedTo(second)},
 	}, fairq.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func (p *rwndPath) sendBy(t *testing.T, mac net.HardwareAddr) (before net.Hardwa
 // The law limits streams that filled the queue before it came, after some sweeps. Their senders fill windows
 // that are too small, which shows their scale. Streams with an unknown scale would keep the queue full, and the
 // law would starve the others.
-func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
+func TestFairQ_LimitsAdoptedStreams(t *testing.T) {
 	const scale = 7
 	path, ports := pinnedPath(t)
 	streams := path.NewStreams(t, testnet.ReceiverIPv4, 8, testnet.WindowScale(scale))
@@ -318,7 +318,7 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 		}
 	})
 	var last time.Time
-	beat := func() { // here, since an Attachment is for one goroutine
+	heartbeat := func() { // here, since an Attachment is for one goroutine
 		if time.Since(last) < fairq.HeartbeatInterval {
 			return
 		}
@@ -330,7 +330,7 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 	target := ports[0].Law.TargetBytes
 	since, looks, sum, largest := time.Now(), 0, 0, 0
 	testnet.Until(t, "a second with a mean queue under twice its target", func() bool { // without the law: five times
-		beat()
+		heartbeat()
 		known, err := f.Connections()
 		if err != nil {
 			t.Fatal(err)
@@ -344,13 +344,13 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 		if time.Since(since) < time.Second || looks < 50 {
 			return false
 		}
-		held := sum < looks*int(2*target)
+		limited := sum < looks*int(2*target)
 		since, looks, sum = time.Now(), 0, 0
-		return held
+		return limited
 	})
 	var out, in fairq.Stats
 	testnet.Until(t, "all streams count", func() bool { // a stream that stalls for a moment does not count
-		beat()
+		heartbeat()
 		out, in = statsOfBoth(t, f)
 		return out.Flows == 8
 	})

@@ -98,7 +98,7 @@ func (f *lawBench) begin(b *testing.B, grant uint64) {
 		c.End[i].Mss = 1460
 		c.End[i].Port = uint16(2 - i)
 	}
-	c.End[1].Seat = 1 << 48
+	c.End[1].Slot = 1 << 48
 	c.Owner = 1
 	c.Flags = 16 // both SYNs were seen, and not signed
 	var config fairqtest.FairQPortConfig
@@ -120,7 +120,7 @@ func (f *lawBench) begin(b *testing.B, grant uint64) {
 // observe makes port 1 limit no flow, and calculate that it would grant so many bytes.
 func (f *lawBench) observe(b *testing.B, would uint64) {
 	b.Helper()
-	p := fairqtest.FairQPort{Running: 1, Spared: 1 << 16, LetGoFrom: 1 << 16, Hold: 2, EquilibriumQ8: would << 8}
+	p := fairqtest.FairQPort{Running: 1, Spared: 1 << 16, ReleaseFrom: 1 << 16, Mode: 2, EquilibriumQ8: would << 8}
 	if err := f.Ports.Put(uint32(1), p); err != nil {
 		b.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func BenchmarkFairQSweep(b *testing.B) {
 	f.begin(b, 4000)
 	var c fairqtest.FairQConnection
 	for i := range c.End {
-		c.End[i].Flags, c.End[i].Port, c.End[i].Seat = 1|2|4, uint16(2-i), uint64(2-i)<<48
+		c.End[i].Flags, c.End[i].Port, c.End[i].Slot = 1|2|4, uint16(2-i), uint64(2-i)<<48
 	}
 	c.Owner = 1
 	for i := range uint32(connections - 1) {

@@ -31,7 +31,7 @@ func TestFairQChange_AvoidIsNotLive(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			r.from.Lease = time.Hour
-			f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: held(30_000)}}, r.from)
+			f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: limitedTo(30_000)}}, r.from)
 			if err != nil {
 				t.Fatal(err)
 			}

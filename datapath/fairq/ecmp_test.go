@@ -93,7 +93,7 @@ func TestECMP_DataTakesAnotherSwitch(t *testing.T) {
 
 // ACKs pass if the switch lacks information. It then has no SYN-ACK and so no scale, or a SYN-ACK that somebody else
 // sent. Or the device has the same number in another namespace, or the port has no flows.
-func TestECMP_HoldsNothingThatItDoesNotKnow(t *testing.T) {
+func TestECMP_LimitsNothingThatItDoesNotKnow(t *testing.T) {
 	f := twinTable(t, 2, 2)
 	c := f.conn(frames.IP{})
 	f.from(t, "no SYN-ACK", twinIfindex, c.segment(), rowWindow, unseen)

@@ -58,7 +58,7 @@ func BenchmarkFairQEdgeMode(b *testing.B) {
 		counter        func(*fairqtest.FairQPortCounts) uint64
 	}{
 		{"full mode: ACK rewritten", full, rewriting, undoing, answer, func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
-		{"edge mode: ACK left to the edge", edge, passing, emptily, answer, func(c *fairqtest.FairQPortCounts) uint64 { return c.Untold }},
+		{"edge mode: ACK left to the edge", edge, passing, emptily, answer, func(c *fairqtest.FairQPortCounts) uint64 { return c.LeftToEdge }},
 		{"edge mode: ACK that advertises", edge, rewriting, undoing, withFlag(answer), func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
@@ -113,9 +113,9 @@ func BenchmarkFairQEdge(b *testing.B) {
 		counter        func(*edgetest.EdgeEdgeCounts) uint64
 	}{
 		{"other traffic", e.WeirEdgeApply, e.Empty, benchUDP(), func(c *edgetest.EdgeEdgeCounts) uint64 { return c.NotTcp }},
-		{"ACK of a flow without an advertised window", e.WeirEdgeApply, e.Empty, unknown, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Untold }},
-		{"ACK that advertises", e.ApplyAndUndo, e.Undo, small, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Told }},
-		{"ACK held", e.ApplyAndUndo, e.Undo, answer, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Applied }},
+		{"ACK of a flow without an advertised window", e.WeirEdgeApply, e.Empty, unknown, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Unadvertised }},
+		{"ACK that advertises", e.ApplyAndUndo, e.Undo, small, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Advertised }},
+		{"ACK limited", e.ApplyAndUndo, e.Undo, answer, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Applied }},
 		{"from the guest: no flag", e.WeirEdgeGuard, e.Empty, answer, nil},
 		{"from the guest: flag cleared", e.GuardAndUndo, e.Undo, withFlag(answer), func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Forged }},
 	} {

@@ -114,11 +114,11 @@ func (b *edgeBench) expect(t *testing.T, k *talk, side int, window uint16, bits 
 }
 
 var (
-	told    = edge.Stats{Told: 1}
-	entered = edge.Stats{Told: 1, Entered: 1}
-	applied = edge.Stats{Applied: 1}
-	smaller = edge.Stats{Smaller: 1}
-	untold  = edge.Stats{Untold: 1}
+	advertised   = edge.Stats{Advertised: 1}
+	entered      = edge.Stats{Advertised: 1, Entered: 1}
+	applied      = edge.Stats{Applied: 1}
+	smaller      = edge.Stats{Smaller: 1}
+	unadvertised = edge.Stats{Unadvertised: 1}
 )
 
 // An advertised window limits every later ACK until the next advertisement, and never goes below a segment and
@@ -135,18 +135,18 @@ func TestEdge_Table(t *testing.T) {
 				b.shakeHands(t, &k, side)
 				shift := k.shift(true)
 				floor := uint16((1461 + 1<<shift - 1) >> shift)
-				b.expect(t, &k, side, 60000, 0, 60000, untold)
+				b.expect(t, &k, side, 60000, 0, 60000, unadvertised)
 				b.expect(t, &k, side, floor+9, flagged, floor+9, entered)
 				b.expect(t, &k, side, 60000, 0, floor+9, applied)
 				b.expect(t, &k, side, floor+8, 0, floor+8, smaller)
 				b.expect(t, &k, side, 0, 0, 0, smaller)
-				b.expect(t, &k, side, floor+20, flagged, floor+20, told)
+				b.expect(t, &k, side, floor+20, flagged, floor+20, advertised)
 				b.expect(t, &k, side, floor+19, 0, floor+19, smaller)
 				b.expect(t, &k, side, 65535, 7, floor+20, applied) // other bits stay
-				b.expect(t, &k, side, 0, flagged, 0, told)         // a receiver that is full advertises nothing
+				b.expect(t, &k, side, 0, flagged, 0, advertised)   // a receiver that is full advertises nothing
 				b.expect(t, &k, side, 60000, 0, floor+20, applied)
 				if floor > 1 {
-					b.expect(t, &k, side, floor-1, flagged, floor-1, told)
+					b.expect(t, &k, side, floor-1, flagged, floor-1, advertised)
 					b.expect(t, &k, side, 60000, 0, floor, applied)
 				}
 			}
@@ -162,7 +162,7 @@ func TestEdge_Floor(t *testing.T) {
 	b.shakeHands(t, k, 0)
 	b.expect(t, k, 0, 150, flagged, 150, entered)
 	b.expect(t, k, 0, 60000, 0, 150, applied)
-	b.expect(t, k, 0, 100, flagged, 100, told)
+	b.expect(t, k, 0, 100, flagged, 100, advertised)
 	b.expect(t, k, 0, 60000, 0, 125, applied)
 }
 
@@ -170,7 +170,7 @@ func TestEdge_Floor(t *testing.T) {
 func TestEdge_UnknownHandshake(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	k := &talk{name: "older than the edge", port: 1}
-	b.expect(t, k, 0, 60000, 0, 60000, untold)
+	b.expect(t, k, 0, 60000, 0, 60000, unadvertised)
 	b.expect(t, k, 0, 3, flagged, 3, entered)
 	b.expect(t, k, 0, 60000, 0, 3, applied)
 	b.expect(t, k, 0, 2, 0, 2, smaller)
@@ -252,10 +252,10 @@ func TestEdge_BelievesNoGuest(t *testing.T) {
 				b.counted(t, side)
 			}
 		}
-		b.expect(t, k, side, 60000, 0, 60000, untold)
+		b.expect(t, k, side, 60000, 0, 60000, unadvertised)
 		// The limit of the guest's own window belongs to the other direction.
 		throughProgram(t, b.apply[side], k.segment(false, frames.ACK, flagged, dataOptions, 0), 0)
-		b.expect(t, k, side, 60000, 0, 60000, untold)
+		b.expect(t, k, side, 60000, 0, 60000, unadvertised)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestEdge_NewConnectionBeginsAnew(t *testing.T) {
 	b.expect(t, k, 0, 60000, 0, 100, applied)
 	k.server = 2
 	throughProgram(t, b.apply[0], k.syn(true), 0)
-	b.expect(t, k, 0, 60000, 0, 60000, untold)
+	b.expect(t, k, 0, 60000, 0, 60000, unadvertised)
 	b.expect(t, k, 0, 300, flagged, 300, entered)
 	b.expect(t, k, 0, 60000, 0, (1461+3)/4, applied)
 }
@@ -291,7 +291,7 @@ func TestEdge_CountsSegments(t *testing.T) {
 			t.Errorf("bits %d:\n out  %x\n want %x", bits, o.DataOut, want)
 		}
 	}
-	if got, want := b.counted(t, 0), (edge.Stats{Seen: 6, Told: 3, Applied: 3, Entered: 1}); got != want {
+	if got, want := b.counted(t, 0), (edge.Stats{Seen: 6, Advertised: 3, Applied: 3, Entered: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
@@ -300,7 +300,7 @@ func TestEdge_CountsSegments(t *testing.T) {
 func TestEdge_FloodsDoNotMakeItForget(t *testing.T) {
 	const table, flood = 1024, 20 * 1024
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute, Connections: table})
-	k := &talk{name: "held", port: 1, client: 7, server: 7}
+	k := &talk{name: "limited", port: 1, client: 7, server: 7}
 	b.shakeHands(t, k, 0)
 	b.expect(t, k, 0, 100, flagged, 100, entered)
 	for i := range flood {
@@ -308,18 +308,18 @@ func TestEdge_FloodsDoNotMakeItForget(t *testing.T) {
 			netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), netip.MustParseAddr("10.255.0.2")}}
 		b.shakeHands(t, f, 0)
 		if i%5000 == 0 {
-			b.expect(t, f, 1, 60000, 0, 60000, untold)
+			b.expect(t, f, 1, 60000, 0, 60000, unadvertised)
 		}
 	}
 	b.expect(t, k, 0, 60000, 0, 100, applied)
-	b.expect(t, k, 1, 60000, 0, 60000, untold)
+	b.expect(t, k, 1, 60000, 0, 60000, unadvertised)
 }
 
 // If more flows have advertised windows than fit the table, each flow is limited to its own window, or passes.
 func TestEdge_ForgetsWithinItsLimit(t *testing.T) {
 	const table = 1024
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute, Connections: table})
-	held := 0
+	limited := 0
 	for i := range uint16(3 * table) {
 		k := &talk{name: "one", port: i}
 		throughProgram(t, b.apply[0], k.towards(100+i, flagged, 0), 0)
@@ -329,13 +329,13 @@ func TestEdge_ForgetsWithinItsLimit(t *testing.T) {
 		out := throughProgram(t, b.apply[0], k.towards(60000, 0, 0), 0)
 		switch {
 		case bytes.Equal(out, k.towards(100+i, 0, 0)):
-			held++
+			limited++
 		case !bytes.Equal(out, k.towards(60000, 0, 0)):
 			t.Errorf("flow %d: %x", i, out)
 		}
 	}
-	if held == 0 || held > table {
-		t.Errorf("%d flows are limited, the table has room for %d", held, table)
+	if limited == 0 || limited > table {
+		t.Errorf("%d flows are limited, the table has room for %d", limited, table)
 	}
 }
 
@@ -349,21 +349,21 @@ func TestEdge_KeepsRightEdges(t *testing.T) {
 		b.shakeHands(t, k, 0)
 		const own = 20000 // the receiver's field, always
 		right, now := uint32(60000), uint32(0)
-		lastTold := uint32(own)
+		lastAdvertised := uint32(own)
 		for i := range 200 {
 			k.acked = uint32(i) * 3000
 			bits, field := byte(0), uint16(own)
 			if i >= 5 && (i+int(port))%4 == 0 {
 				bits, field = flagged, uint16(200+(uint32(i)*7919+uint32(port)*104729)%5000)
-				lastTold = uint32(field)
+				lastAdvertised = uint32(field)
 			}
 			v := frames.Parse(throughProgram(t, b.apply[0], k.towards(field, bits, 0), 0))
 			now = k.acked + uint32(v.Window())<<shift
 			if int32(now-right) < 0 {
 				t.Fatalf("%s, ACK %d: right edge moves from %d to %d", k.name, i, right, now)
 			}
-			if w := uint32(v.Window()); w > max(lastTold, (right-k.acked+1<<shift-1)>>shift) {
-				t.Fatalf("%s, ACK %d: window %d, advertised %d, edge at %d of %d", k.name, i, w, lastTold, right, k.acked)
+			if w := uint32(v.Window()); w > max(lastAdvertised, (right-k.acked+1<<shift-1)>>shift) {
+				t.Fatalf("%s, ACK %d: window %d, advertised %d, edge at %d of %d", k.name, i, w, lastAdvertised, right, k.acked)
 			}
 			right = now
 		}

@@ -97,8 +97,8 @@ func TestEdge_ChangesNothingElse(t *testing.T) {
 	}
 	for side := range 2 {
 		c := b.counted(t, side)
-		sum := c.NotTCP + c.Tunnel + c.Fragment + c.Short + c.NoAck + c.Told + c.Applied + c.Smaller + c.Untold + c.Expired + c.Unwritable
-		if c.Seen != ran[side] || sum != c.Seen || changed[side] < runs/20 || c.Applied < runs/50 || c.Told < runs/50 || c.Forged < runs/50 {
+		sum := c.NotTCP + c.Tunnel + c.Fragment + c.Short + c.NoAck + c.Advertised + c.Applied + c.Smaller + c.Unadvertised + c.Expired + c.Unwritable
+		if c.Seen != ran[side] || sum != c.Seen || changed[side] < runs/20 || c.Applied < runs/50 || c.Advertised < runs/50 || c.Forged < runs/50 {
 			t.Errorf("%d frames, %d changed, counted %+v", ran[side], changed[side], c)
 		}
 	}

@@ -61,7 +61,7 @@ func TestEdge_RealTCP(t *testing.T) {
 				}
 				guests := [2]*testnet.Tap{testnet.NewTap(t, p.Uplink), testnet.NewTap(t, p.Rx)}
 				e := p.atSwitch(t, edge.Config{Lease: rarely.Lease})
-				f := p.govern(t, held(grant), held(grant), fairq.Config{Edge: rarely})
+				f := p.govern(t, limitedTo(grant), limitedTo(grant), fairq.Config{Edge: rarely})
 				var sum cells
 				p.all(t, &sum, ip, []int{0, 5, 9, 14}, []int{0, 7, 14}, grant)
 				sum.report(t)
@@ -78,15 +78,15 @@ func TestEdge_RealTCP(t *testing.T) {
 // edgeCounts checks that the edge received what the switch advertised, and that most ACKs were left to it.
 func (p *rwndPath) edgeCounts(t *testing.T, f *fairq.Attachment, e *edge.Edge) {
 	t.Helper()
-	told, untold, heard, applied := uint64(0), uint64(0), uint64(0), uint64(0)
+	advertised, left, heard, applied := uint64(0), uint64(0), uint64(0), uint64(0)
 	stats, err := f.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range stats {
-		told, untold = told+s.Told, untold+s.Untold
+		advertised, left = advertised+s.Advertised, left+s.LeftToEdge
 		sum := s.NotTCP + s.Tunnel + s.Fragment + s.Short + s.NoAck + s.Rewritten + s.Smaller + s.Unknown + s.Ungoverned +
-			s.Free + s.Signed + s.OutOfScope + s.Unwritable + s.Untold
+			s.Free + s.Signed + s.OutOfScope + s.Unwritable + s.LeftToEdge
 		if sum != s.Seen {
 			t.Errorf("%s: counted %d of %d packets: %+v", s.Port, sum, s.Seen, s)
 		}
@@ -96,14 +96,14 @@ func (p *rwndPath) edgeCounts(t *testing.T, f *fairq.Attachment, e *edge.Edge) {
 		t.Fatal(err)
 	}
 	for _, s := range edges {
-		heard, applied = heard+s.Told, applied+s.Applied
+		heard, applied = heard+s.Advertised, applied+s.Applied
 		if s.Unwritable+s.Forged+s.Expired != 0 || s.Learnt == 0 {
 			t.Errorf("counted %+v", s)
 		}
 	}
-	t.Logf("the switch advertised on %d ACKs and left %d to the edge, which received %d and limited %d", told, untold, heard, applied)
-	if told == 0 || told != heard || told*2 > untold || applied == 0 {
-		t.Errorf("the switch advertised on %d ACKs and left %d to the edge, which received %d and limited %d", told, untold, heard, applied)
+	t.Logf("the switch advertised on %d ACKs and left %d to the edge, which received %d and limited %d", advertised, left, heard, applied)
+	if advertised == 0 || advertised != heard || advertised*2 > left || applied == 0 {
+		t.Errorf("the switch advertised on %d ACKs and left %d to the edge, which received %d and limited %d", advertised, left, heard, applied)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestEdge_OnTheHosts(t *testing.T) {
 	const grant = 23457
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	e := p.atHosts(t, edge.Config{Lease: rarely.Lease})
-	f := p.govern(t, held(grant), held(grant), fairq.Config{Edge: rarely})
+	f := p.govern(t, limitedTo(grant), limitedTo(grant), fairq.Config{Edge: rarely})
 	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5)), testnet.WindowScale(9))
 	for range 3 {
 		testnet.Send(t, flow.Client, flow.Server, 300_000)
@@ -138,7 +138,7 @@ func TestEdge_OutlivesTheSwitchByItsLease(t *testing.T) {
 	c := fairq.Config{Edge: fairq.EdgeMode{Interval: fairq.EdgeInterval, Lease: lease}, Lease: time.Hour}
 	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5))
 	for range 2 {
-		f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: held(grant)}, {PortRef: p.In, Law: held(grant)}}, c)
+		f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: limitedTo(grant)}, {PortRef: p.In, Law: limitedTo(grant)}}, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,11 +173,11 @@ func edgeStats(t *testing.T, e *edge.Edge) []edge.Stats {
 
 // Flows are released gradually through the edge as without it. When a switch leaves, it advertises ever larger
 // windows, and the edge's lease does not expire before.
-func TestEdge_IsLetGoGradually(t *testing.T) {
+func TestEdge_IsReleasedGradually(t *testing.T) {
 	const grant = 23457
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	e := p.atSwitch(t, edge.Config{Lease: time.Minute})
-	f := p.govern(t, held(grant), held(grant), fairq.Config{
+	f := p.govern(t, limitedTo(grant), limitedTo(grant), fairq.Config{
 		Edge: fairq.EdgeMode{Interval: fairq.EdgeInterval, Lease: time.Minute}})
 	s := p.NewStreams(t, testnet.ReceiverIPv4, 1, testnet.WindowScale(4))
 	s.Progress(t, 1_000_000)
@@ -211,7 +211,7 @@ func TestEdge_AttachesWhereItBelongs(t *testing.T) {
 		return s
 	}
 	e := attachEdge(t, edge.Config{}, edge.Port{PortRef: p.Uplink, Side: edge.Host}, edge.Port{PortRef: p.In})
-	p.govern(t, held(30000), held(30000), fairq.Config{Edge: fairq.EdgeMode{Interval: time.Second, Lease: 3 * time.Second}})
+	p.govern(t, limitedTo(30000), limitedTo(30000), fairq.Config{Edge: fairq.EdgeMode{Interval: time.Second, Lease: 3 * time.Second}})
 	if got, want := chains(), "[weir_edge_apply_in] [weir_edge_guard_out][weir_edge_guard] [weir_fairq weir_edge_apply]"; got != want {
 		t.Errorf("attached %s, want %s", got, want)
 	}

@@ -35,8 +35,8 @@ func (f *Attachment) Release(ctx context.Context) error {
 	ticker := time.NewTicker(releasePoll)
 	defer ticker.Stop()
 	for {
-		held, err := f.maps.anyLimited(ids)
-		if err != nil || !held {
+		limited, err := f.maps.anyLimited(ids)
+		if err != nil || !limited {
 			return err
 		}
 		select {
@@ -204,7 +204,7 @@ func releasePinned(dir string, pinned *attach.Pins) error {
 func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	m := &fairqMaps{}
 	for name, at := range m.byName() {
-		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), o)
+		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, pinName(name)), o)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open the pinned tables: %w", err), m.Close())
 		}

@@ -93,9 +93,9 @@ type Law struct {
 	// equal part of it if that is more.
 	Flows uint32
 
-	// Hold is which flows are limited. HoldPart limits the part HoldShare / 65536 of them.
-	Hold      Hold
-	HoldShare uint32
+	// Mode is which flows are limited. EnforcePart limits the part LimitedBuckets / 65536 of them.
+	Mode           Mode
+	LimitedBuckets uint32
 	// Paths is the number of ports, this one included, that lead the same way and over which flows are hashed.
 	// An ACK whose data takes a path of another switch is limited to this port's window divided by Paths; with
 	// Undivided, to the whole window. 0 and 1: such ACKs pass. If data of a flow left by a port of this switch,
@@ -103,7 +103,7 @@ type Law struct {
 	Paths     uint16
 	Undivided bool
 	// PipeBytes is the BDP, C*RTT, in bytes. (PipeBytes + TargetBytes) / flows is the equilibrium window, which
-	// HoldPart grants and HoldNone calculates: both need 1 byte or more.
+	// EnforcePart grants and EnforceNone calculates: both need 1 byte or more.
 	PipeBytes uint32
 }
 
@@ -145,11 +145,11 @@ type Config struct {
 	// Version of the process, for status.
 	Version string
 	// Observe: this process only measures, so it may be attached to a port where a switch runs, and never keeps
-	// a switch from it. Every port's Hold must be HoldNone.
+	// a switch from it. Every port's Mode must be EnforceNone.
 	Observe bool
-	// Watch counts per flow and per group from the first heartbeat on: Stats.Arms except Flows, and a Flow's
-	// InFlightBytes, OfferedBytes and GrantedBytes. It costs some ns a packet. Observe, and a port whose Hold
-	// is not HoldAll, count anyway. View.Watch makes another process's switch count.
+	// Watch counts per flow and per group from the first heartbeat on: Stats.Groups except Flows, and a Flow's
+	// InFlightBytes, OfferedBytes and GrantedBytes. It costs some ns a packet. Observe, and a port whose Mode
+	// is not EnforceAll, count anyway. View.Watch makes another process's switch count.
 	Watch bool
 	// Edge: windows are advertised on some ACKs to an edge (edge.Attach), which applies them to all. Zero:
 	// every ACK is rewritten here.
@@ -260,7 +260,7 @@ func Own(c Config) (*Owner, error) {
 		return nil, fmt.Errorf("fairq: %w", err)
 	}
 	h := &Owner{&Attachment{cfg: c, source: source}}
-	if err := h.f.hold(); err != nil {
+	if err := h.f.own(); err != nil {
 		return nil, errors.Join(fmt.Errorf("fairq: %w", err), h.Release())
 	}
 	return h, nil
@@ -332,8 +332,8 @@ func (c *Config) checkPorts(ports []Port) error {
 		if err := ports[i].Law.check(); err != nil {
 			return fmt.Errorf("port %s: %w", ports[i].Name, err)
 		}
-		if c.Observe && ports[i].Law.Hold != HoldNone {
-			return fmt.Errorf("port %s: an observing process must not limit flows: Hold must be HoldNone", ports[i].Name)
+		if c.Observe && ports[i].Law.Mode != EnforceNone {
+			return fmt.Errorf("port %s: an observing process must not limit flows: Mode must be EnforceNone", ports[i].Name)
 		}
 	}
 	return nil
@@ -351,11 +351,11 @@ func (l *Law) check() error {
 		return fmt.Errorf("an update period of %v: from the sampling interval (%v) to 1s", l.Period, l.Tick)
 	case l.Active > MaxActive || l.Idle > MaxActive:
 		return fmt.Errorf("active or idle is over %v, after which a silent flow no longer counts: shorten it", MaxActive)
-	case l.Hold > HoldNone:
-		return fmt.Errorf("hold %d: 0 all, 1 part, 2 none", l.Hold)
-	case l.HoldShare > Lots:
-		return fmt.Errorf("a share of %d is limited: at most %d, which is all", l.HoldShare, Lots)
-	case l.Hold != HoldAll && l.PipeBytes == 0:
+	case l.Mode > EnforceNone:
+		return fmt.Errorf("mode %d: 0 all, 1 part, 2 none", l.Mode)
+	case l.LimitedBuckets > Buckets:
+		return fmt.Errorf("a share of %d is limited: at most %d, which is all", l.LimitedBuckets, Buckets)
+	case l.Mode != EnforceAll && l.PipeBytes == 0:
 		return errors.New("a canary and observe need the BDP (rate x RTT) of 1 byte or more, to calculate the equilibrium window")
 	case l.MTU != 0 && (l.MTU < 576 || l.MTU > 65535):
 		return fmt.Errorf("an MTU of %d: 576 to 65535", l.MTU)

@@ -22,7 +22,7 @@ type fairqConnection struct {
 	Flags      uint8
 	Zero       uint8
 	SynNs      uint64
-	Lot        uint16
+	Bucket     uint16
 	DataLately [2]uint8
 	AcksLately [2]uint8
 	Signs      [2]uint8
@@ -57,27 +57,27 @@ type fairqControl struct {
 }
 
 type fairqEnd struct {
-	_            structs.HostLayout
-	Seat         uint64
-	Registration uint32
-	First        uint32
-	Next         uint32
-	Acked        uint32
-	Field        uint16
-	Port         uint16
-	Mss          uint16
-	Gso          uint16
-	Shift        uint8
-	Flags        uint8
-	RegisteredAt uint16
-	FieldBefore  uint16
-	Told         uint8
-	Sweeps       uint8
-	EdgeTold     uint32
-	EdgeToldAt   uint32
-	UpstreamAt   uint32
-	Upstream     uint16
-	Assumed      uint16
+	_                structs.HostLayout
+	Slot             uint64
+	Registration     uint32
+	First            uint32
+	Next             uint32
+	Acked            uint32
+	Field            uint16
+	Port             uint16
+	Mss              uint16
+	Gso              uint16
+	Shift            uint8
+	Flags            uint8
+	RegisteredAt     uint16
+	FieldBefore      uint16
+	Announced        uint8
+	Sweeps           uint8
+	EdgeAdvertised   uint32
+	EdgeAdvertisedAt uint32
+	UpstreamAt       uint32
+	Upstream         uint16
+	Assumed          uint16
 }
 
 type fairqFlowEnds struct {
@@ -102,8 +102,8 @@ type fairqPort struct {
 	GrantQ8       uint64
 	Epoch         uint64
 	Spared        uint32
-	LetGoFrom     uint32
-	LetGoQ8       uint64
+	ReleaseFrom   uint32
+	ReleaseQ8     uint64
 	EquilibriumQ8 uint64
 	Law           struct {
 		_            structs.HostLayout
@@ -141,7 +141,7 @@ type fairqPort struct {
 	Enforced      uint32
 	NapNs         uint32
 	LookedNs      uint64
-	Hold          uint32
+	Mode          uint32
 	Easing        uint32
 	RttNs         uint32
 	RttBeforeNs   uint32
@@ -159,18 +159,6 @@ type fairqPort struct {
 type fairqPortArg struct {
 	_  structs.HostLayout
 	Id uint32
-}
-
-type fairqPortArms struct {
-	_   structs.HostLayout
-	Arm [2]struct {
-		_          structs.HostLayout
-		DataBytes  uint64
-		AgainBytes uint64
-		AckedBytes uint64
-		Acks       uint64
-		Limited    uint64
-	}
 }
 
 type fairqPortClearArg struct {
@@ -195,19 +183,19 @@ type fairqPortConfig struct {
 		Variant     uint8
 		Zero        [3]uint8
 	}
-	NetnsCookie uint64
-	Ifindex     uint32
-	EpochNs     uint32
-	IdleNs      uint32
-	FlowsMax    uint32
-	MssUnknown  uint32
-	Releasing   uint32
-	PipeBytes   uint32
-	Hold        uint32
-	HoldShare   uint32
-	Paths       uint16
-	Divisor     uint16
-	Name        [32]int8
+	NetnsCookie    uint64
+	Ifindex        uint32
+	EpochNs        uint32
+	IdleNs         uint32
+	FlowsMax       uint32
+	MssUnknown     uint32
+	Releasing      uint32
+	PipeBytes      uint32
+	Mode           uint32
+	LimitedBuckets uint32
+	Paths          uint16
+	Divisor        uint16
+	Name           [32]int8
 }
 
 type fairqPortCounts struct {
@@ -226,14 +214,26 @@ type fairqPortCounts struct {
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
-	Untold     uint64
+	LeftToEdge uint64
 	Dropped    uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64
-	Told       uint64
+	Advertised uint64
 	Assumed    uint64
+}
+
+type fairqPortGroups struct {
+	_     structs.HostLayout
+	Group [2]struct {
+		_          structs.HostLayout
+		DataBytes  uint64
+		AgainBytes uint64
+		AckedBytes uint64
+		Acks       uint64
+		Limited    uint64
+	}
 }
 
 type fairqScopeKey struct {
@@ -275,12 +275,12 @@ type fairqTimerSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	fairqMapArms             = "arms"
 	fairqMapConfigs          = "configs"
 	fairqMapControls         = "controls"
 	fairqMapCounts           = "counts"
 	fairqMapDrafts           = "drafts"
 	fairqMapFlows            = "flows"
+	fairqMapGroups           = "groups"
 	fairqMapPending          = "pending"
 	fairqMapPorts            = "ports"
 	fairqMapScope            = "scope"
@@ -357,12 +357,12 @@ type fairqProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type fairqMapSpecs struct {
-	Arms          *ebpf.MapSpec `ebpf:"arms"`
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
@@ -407,12 +407,12 @@ func (o *fairqObjects) Close() error {
 //
 // It can be passed to loadFairqObjects or ebpf.CollectionSpec.LoadAndAssign.
 type fairqMaps struct {
-	Arms          *ebpf.Map `ebpf:"arms"`
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
+	Groups        *ebpf.Map `ebpf:"groups"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
 	Scope         *ebpf.Map `ebpf:"scope"`
@@ -422,12 +422,12 @@ type fairqMaps struct {
 
 func (m *fairqMaps) Close() error {
 	return _FairqClose(
-		m.Arms,
 		m.Configs,
 		m.Controls,
 		m.Counts,
 		m.Drafts,
 		m.Flows,
+		m.Groups,
 		m.Pending,
 		m.Ports,
 		m.Scope,

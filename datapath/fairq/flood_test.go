@@ -37,7 +37,7 @@ func newLive(t *testing.T, c fairq.Config) *live {
 	t.Helper()
 	l := &live{rwndPath: newRwndPath(t, testnet.PathOptions{NoIPv6: true, GSO: true, ChecksumOffload: true})}
 	l.rand = testseed.New(t)
-	l.f = l.govern(t, held(liveGrant), held(liveGrant), c)
+	l.f = l.govern(t, limitedTo(liveGrant), limitedTo(liveGrant), c)
 	for _, scale := range []int{0, 3, 7, 14} {
 		l.flows = append(l.flows, l.Dial(t, l.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scale)), testnet.WindowScale(14-scale)))
 	}
@@ -280,7 +280,7 @@ func TestFairQ_ForgedSYNKeepsNobodyOut(t *testing.T) {
 		if err := l.f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		l.f = l.govern(t, held(liveGrant), held(liveGrant), fairq.Config{})
+		l.f = l.govern(t, limitedTo(liveGrant), limitedTo(liveGrant), fairq.Config{})
 		for _, c := range l.flows {
 			seq := l.rand.Uint32()
 			l.forge(t, c, end, seq, 0, frames.SYN)

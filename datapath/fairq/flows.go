@@ -103,7 +103,7 @@ func (c *fairqConnection) flow(side int, p *fairqPort, sweep uint32) Flow {
 	data, acks := c.DataLately[side], c.AcksLately[side]
 	f := Flow{
 		From: c.Ends.end(side), To: c.Ends.end(1 - side), VLANs: c.Ends.Vlans,
-		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
+		Limited: uint32(c.Bucket) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
 		OneSided: data == 0 && acks+2 >= latelySweeps || acks == 0 && data+2 >= latelySweeps, // as of the last sweep
 		Signed:   c.isSigned(),
 	}
@@ -126,7 +126,7 @@ func (p *fairqPort) counts(e *fairqEnd) bool {
 		return e.Registration == p.Generation
 	}
 	const epochs = 1<<48 - 1
-	return e.Seat != 0 && (p.Epoch-e.Seat)&epochs < liveEpochs
+	return e.Slot != 0 && (p.Epoch-e.Slot)&epochs < liveEpochs
 }
 
 // Pending returns the number of connections of which only one end was seen, and the largest number.

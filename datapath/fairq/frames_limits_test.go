@@ -97,13 +97,13 @@ func (r *round) finish(t *testing.T) {
 	flows := r.contents(t)
 	for port := range r.ports {
 		p := r.port(t, port)
-		var seats [flowsWheel]uint32
+		var slots [flowsWheel]uint32
 		registered := uint32(0)
 		for i := range flows {
 			for _, e := range flows[i].End {
 				const epochs = 1<<48 - 1
-				if e.Seat>>48 == uint64(port+1) && (p.Epoch-e.Seat)&epochs < flowsLive {
-					seats[e.Seat%flowsWheel]++
+				if e.Slot>>48 == uint64(port+1) && (p.Epoch-e.Slot)&epochs < flowsLive {
+					slots[e.Slot%flowsWheel]++
 				}
 				if e.Registration == p.Generation && int(e.RegisteredAt) == port && e.Registration != 0 {
 					registered++
@@ -112,8 +112,8 @@ func (r *round) finish(t *testing.T) {
 		}
 		for i := range uint64(flowsLive) {
 			slot := (p.Epoch - i) % flowsWheel
-			if seats[slot] != p.Wheel[slot] {
-				t.Errorf("port %d counts %d flows of %d epochs ago; in the table are %d", port, int32(p.Wheel[slot]), i, seats[slot])
+			if slots[slot] != p.Wheel[slot] {
+				t.Errorf("port %d counts %d flows of %d epochs ago; in the table are %d", port, int32(p.Wheel[slot]), i, slots[slot])
 			}
 		}
 		if registered != p.Registered {

@@ -108,7 +108,7 @@ func TestFairQFrames_SignedAdopted(t *testing.T) {
 		s.Payload = []byte("data")
 		return s
 	}
-	held := func(name string, c *frameConn) {
+	limited := func(name string, c *frameConn) {
 		t.Helper()
 		f.setGrant(t, 1, rowGrant)
 		f.rewritten(t, name, signing(c.segment()), rowGrant, fairqPortCounts{}) // its scale is not known: 0
@@ -123,26 +123,26 @@ func TestFairQFrames_SignedAdopted(t *testing.T) {
 	f.mustRun(t, 1, data(liar).Bytes())
 	f.mustRun(t, 0, signing(liar.segment()).Bytes())
 	f.setGrant(t, 0, 0)
-	held("a receiver that alone sends the option", liar)
+	limited("a receiver that alone sends the option", liar)
 	f.mustRun(t, 1, signing(data(liar)).Bytes()) // by somebody else, in the sender's name
-	held("and has a friend forge one of the sender's segments", liar)
+	limited("and has a friend forge one of the sender's segments", liar)
 	f.mustRun(t, 1, data(liar).Bytes())
 	for range 5 {
 		f.sweep(t)
 	}
-	held("after the sender was silent for five heartbeats", liar)
+	limited("after the sender was silent for five heartbeats", liar)
 
 	honest := f.conn(frames.IP{})
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
 	f.mustRun(t, 0, signing(honest.segment()).Bytes())
 	free("both sign", honest)
 	f.mustRun(t, 1, data(honest).Bytes()) // forged: the other end discards it
-	held("a segment without the option", honest)
+	limited("a segment without the option", honest)
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
-	held("and one with it", honest)
+	limited("and one with it", honest)
 	f.sweep(t)
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
-	held("a heartbeat later", honest)
+	limited("a heartbeat later", honest)
 	f.sweep(t)
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
 	free("two heartbeats later", honest)
@@ -152,7 +152,7 @@ func TestFairQFrames_SignedAdopted(t *testing.T) {
 	synAck.Flags, synAck.Seq, synAck.Options = frames.SYN|frames.ACK, 7000, md5Option
 	f.mustRun(t, 0, synAck.Bytes())
 	f.mustRun(t, 1, data(half).Bytes())
-	held("a SYN-ACK alone does not show that the other end signs", half)
+	limited("a SYN-ACK alone does not show that the other end signs", half)
 }
 
 // Flows whose segments are signed count as flows, in every mode.
@@ -250,15 +250,15 @@ func TestFairQFrames_SignedLimit(t *testing.T) {
 // signed: drop. Signed segments do not pass, whoever sends them, except those of connections that are not
 // signed.
 func TestFairQFrames_SignedDrop(t *testing.T) {
-	for _, hold := range []Hold{HoldAll, HoldNone} {
-		f := newFrameTable(t, frameConfig{signed: SignedDrop, law: fairqPortConfig{Hold: uint32(hold), PipeBytes: 1}})
+	for _, mode := range []Mode{EnforceAll, EnforceNone} {
+		f := newFrameTable(t, frameConfig{signed: SignedDrop, law: fairqPortConfig{Mode: uint32(mode), PipeBytes: 1}})
 		drops := func(name string, port int, s *frames.Segment, want bool) {
 			t.Helper()
-			want = want && hold == HoldAll // a port that observes drops nothing
+			want = want && mode == EnforceAll // a port that observes drops nothing
 			f.counted(t, port)
 			passed := f.sends(t, port, s.Bytes())
 			if got := f.counted(t, port); passed == want || (got.Dropped == 1) != want || got.Seen != 1 {
-				t.Errorf("hold %d, %s: passed %t, counted %+v", hold, name, passed, got)
+				t.Errorf("mode %d, %s: passed %t, counted %+v", mode, name, passed, got)
 			}
 		}
 		c := f.conn(frames.IP{})

@@ -203,9 +203,9 @@ func newLiars(t *testing.T, c fairq.Config) *liars {
 	return n
 }
 
-// tell makes a sender send to a liar. It returns the largest window that the sender was granted, and the liar's
+// try makes a sender send to a liar. It returns the largest window that the sender was granted, and the liar's
 // share, relative to an honest neighbour's.
-func (n *liars) tell(t *testing.T, what lie) (window uint32, share float64) {
+func (n *liars) try(t *testing.T, what lie) (window uint32, share float64) {
 	t.Helper()
 	l := &liar{lie: what, ifindex: n.Rx.Ifindex}
 	err := n.Rx.In(func() (err error) {
@@ -289,12 +289,12 @@ func TestFairQ_Liars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newLiars(t, c)
-			n.tellAll(t, lie{name: "the truth", segments: 2})
+			n.tryAll(t, lie{name: "the truth", segments: 2})
 			if c.Scale == fairq.ScaleUnify {
-				n.tellAll(t, lie{name: "window scale 14", scale: 14, segments: 2})
+				n.tryAll(t, lie{name: "window scale 14", scale: 14, segments: 2})
 				return
 			}
-			n.tellAll(t, []lie{
+			n.tryAll(t, []lie{
 				{name: "option 29 in every ACK", options: frames.List(frames.OptionNop, ao), segments: 2},
 				{name: "option 29 in SYN-ACK and every ACK", synOptions: ao, options: frames.List(frames.OptionNop, ao), segments: 2}, // option 19 Linux discards
 				{name: "MSS 65535", mss: 65535, segments: 2},
@@ -312,11 +312,11 @@ func TestFairQ_Liars(t *testing.T) {
 	}
 }
 
-// tellAll tries lies one after another.
-func (n *liars) tellAll(t *testing.T, list ...lie) {
+// tryAll tries lies one after another.
+func (n *liars) tryAll(t *testing.T, list ...lie) {
 	t.Helper()
 	for _, l := range list {
-		window, share := n.tell(t, l)
+		window, share := n.try(t, l)
 		t.Logf("%-36s window %8d bytes, %5.2f of a neighbour's share", l.name, window, share)
 		if most := uint32(l.segments * liarOnTheWire); l.segments > 0 && window > most {
 			t.Errorf("%s: its sender was granted %d bytes, at most %d", l.name, window, most)

@@ -12,8 +12,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// beats returns the number of heartbeats in a time.
-func beats(d time.Duration) int { return int(d / fairq.HeartbeatInterval) }
+// heartbeats returns the number of heartbeats in a time.
+func heartbeats(d time.Duration) int { return int(d / fairq.HeartbeatInterval) }
 
 // inTable returns which of the connections are in the flow table.
 func inTable(t *testing.T, f *fairq.Attachment, list []*testnet.Pair) (found []bool) {
@@ -61,7 +61,7 @@ func (p *rwndPath) dialMany(t *testing.T, l *net.TCPListener, n int) (list []*te
 	return list
 }
 
-func beat(t *testing.T, f *fairq.Attachment, n int) {
+func heartbeat(t *testing.T, f *fairq.Attachment, n int) {
 	t.Helper()
 	for range n {
 		if err := f.Heartbeat(); err != nil {
@@ -75,9 +75,9 @@ func beat(t *testing.T, f *fairq.Attachment, n int) {
 // heartbeats, first for those that found no room.
 func TestFairQ_TableFull(t *testing.T) {
 	const size, more = 8, 4
-	share := held(liveGrant)
+	share := limitedTo(liveGrant)
 	share.Flows = size
-	all := held(liveGrant)
+	all := limitedTo(liveGrant)
 	all.Flows = 1000
 	for name, c := range map[string]struct {
 		config fairq.Config
@@ -111,7 +111,7 @@ func TestFairQ_TableFull(t *testing.T) {
 				conn.Close()
 			}
 			testnet.Until(t, "the closed ones are known to be", func() bool { return closedInTable(t, f) == more+min(c.room, 1)*len(opposite) })
-			beat(t, f, beats(time.Second))
+			heartbeat(t, f, heartbeats(time.Second))
 			for _, conn := range list[size:] {
 				testnet.Send(t, conn.Client, conn.Server, 1000)
 			}
@@ -170,7 +170,7 @@ func (p *rwndPath) dialBack(t *testing.T, n int) (list []*testnet.Pair) {
 func TestFairQ_Forgets(t *testing.T) {
 	const forget = 10 * time.Second
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true, GSO: true, ChecksumOffload: true})
-	f := p.govern(t, held(liveGrant), held(liveGrant), fairq.Config{Forget: forget})
+	f := p.govern(t, limitedTo(liveGrant), limitedTo(liveGrant), fairq.Config{Forget: forget})
 	l := p.Listen(t, testnet.ReceiverIPv4)
 	list := p.dialMany(t, l, 4)
 	silent, speaking, closed, reset := list[0], list[1], list[2], list[3]
@@ -189,14 +189,14 @@ func TestFairQ_Forgets(t *testing.T) {
 		}
 	}
 	table("at once", true, true, true, true)
-	beat(t, f, beats(time.Second))
+	heartbeat(t, f, heartbeats(time.Second))
 	table("after 1 s", true, true, false, false)
-	for range beats(forget) - beats(time.Second) - 1 {
+	for range heartbeats(forget) - heartbeats(time.Second) - 1 {
 		testnet.Send(t, speaking.Client, speaking.Server, 1)
-		beat(t, f, 1)
+		heartbeat(t, f, 1)
 	}
 	table("before it is time", true, true, false, false)
-	beat(t, f, 2)
+	heartbeat(t, f, 2)
 	table("when it is", false, true, false, false)
 	testnet.Send(t, silent.Client, silent.Server, 1000)
 	table("when it speaks", true, true, false, false)

@@ -66,7 +66,7 @@ func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
 		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
-		fairqMapArms: &m.Arms, fairqMapSignedSources: &m.SignedSources,
+		fairqMapGroups: &m.Groups, fairqMapSignedSources: &m.SignedSources,
 	}
 }
 
@@ -89,6 +89,7 @@ func (s *programSource) openMaps() (*fairqMaps, error) {
 	open := &fairqMaps{}
 	for name, at := range open.byName() {
 		spec := s.spec.Maps[name].Copy()
+		spec.Name = pinName(name)
 		if s.cfg.Pin != "" {
 			spec.Pinning = ebpf.PinByName
 		}
@@ -103,6 +104,15 @@ func (s *programSource) openMaps() (*fairqMaps, error) {
 		*at = m
 	}
 	return open, nil
+}
+
+// pinName returns the name under which a map is pinned. The map of the groups keeps the name that it had in earlier
+// versions, so that a new version takes over its counters.
+func pinName(name string) string {
+	if name == fairqMapGroups {
+		return "arms"
+	}
+	return name
 }
 
 // tablesPinned reports whether dir has pinned tables.

@@ -54,14 +54,14 @@ func (p *rwndPath) checkMode(t *testing.T, m scaleMode, scales [2]int) {
 	older := m.scale == fairq.ScaleShim
 	var f *fairq.Attachment
 	if !older {
-		f = p.govern(t, held(modeGrant), held(modeGrant), config)
+		f = p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), config)
 	}
 	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scales[1]))
 	defer l.Close()
 	c := p.Dial(t, l, testnet.WindowScale(scales[0]))
 	defer c.Close()
 	if older {
-		f = p.govern(t, held(modeGrant), held(modeGrant), config)
+		f = p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), config)
 	}
 	defer f.Close()
 	testnet.Send(t, c.Client, c.Server, cellBytes)
@@ -116,18 +116,18 @@ func acks(t *testing.T, tap *testnet.Tap, from net.Addr, out bool) (fields []uin
 
 // Flows are released, and unifying continues. Each window that the server sends reaches the client in the
 // announced unit, never above the server's, and less than a step below it.
-func TestFairQUnify_GoesOnWhenWindowsAreLetGo(t *testing.T) {
+func TestFairQUnify_GoesOnWhenWindowsAreReleased(t *testing.T) {
 	const own = 3
-	for _, told := range []uint8{0, 7, 11} {
+	for _, announced := range []uint8{0, 7, 11} {
 		p := newRwndPath(t, testnet.PathOptions{})
-		f := p.govern(t, held(modeGrant), held(modeGrant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: told})
+		f := p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: announced})
 		l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(own))
 		c := p.Dial(t, l, testnet.WindowScale(7))
 		testnet.Send(t, c.Client, c.Server, cellBytes)
 		_, said := acks(t, p.server, c.Server.LocalAddr(), true)
 		_, heard := acks(t, p.client, c.Server.LocalAddr(), false)
-		if !bytes.Equal(said, []byte{own}) || !bytes.Equal(heard, []byte{told}) {
-			t.Fatalf("the server announced the scale %v, the client heard %v, want %d and %d", said, heard, own, told)
+		if !bytes.Equal(said, []byte{own}) || !bytes.Equal(heard, []byte{announced}) {
+			t.Fatalf("the server announced the scale %v, the client heard %v, want %d and %d", said, heard, own, announced)
 		}
 		if err := f.Release(t.Context()); err != nil {
 			t.Fatal(err)
@@ -146,14 +146,14 @@ func TestFairQUnify_GoesOnWhenWindowsAreLetGo(t *testing.T) {
 			t.Fatalf("%d acknowledgements sent, %d came", len(sent), len(got))
 		}
 		for i := range sent {
-			room, granted := uint64(sent[i])<<own, uint64(got[i])<<told
-			step, most := uint64(1)<<told, uint64(65535)<<told
+			room, granted := uint64(sent[i])<<own, uint64(got[i])<<announced
+			step, most := uint64(1)<<announced, uint64(65535)<<announced
 			if granted > room || granted+step <= room && granted < most {
-				t.Errorf("unified to %d: the server has room for %d bytes, the client hears of %d", told, room, granted)
+				t.Errorf("unified to %d: the server has room for %d bytes, the client hears of %d", announced, room, granted)
 			}
 		}
-		if i := testnet.ReadTCPInfo(t, c.Client); i.Snd_wnd&(1<<told-1) != 0 || i.Snd_wnd <= modeGrant {
-			t.Errorf("unified to %d: the client's window is %d, of which %d were granted before", told, i.Snd_wnd, modeGrant)
+		if i := testnet.ReadTCPInfo(t, c.Client); i.Snd_wnd&(1<<announced-1) != 0 || i.Snd_wnd <= modeGrant {
+			t.Errorf("unified to %d: the client's window is %d, of which %d were granted before", announced, i.Snd_wnd, modeGrant)
 		}
 		p.checksums(t)
 		c.Close()
@@ -164,7 +164,7 @@ func TestFairQUnify_GoesOnWhenWindowsAreLetGo(t *testing.T) {
 // A unified connection that is silent for minutes still has its windows converted: its entry stays.
 func TestFairQUnify_RemembersSilentConnections(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{})
-	f := p.govern(t, held(modeGrant), held(modeGrant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: 2})
+	f := p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: 2})
 	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(9))
 	c := p.Dial(t, l, testnet.WindowScale(9))
 	testnet.Send(t, c.Client, c.Server, cellBytes)

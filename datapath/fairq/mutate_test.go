@@ -102,7 +102,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 		}
 	}
 	c.law = fairqPortConfig{FlowsMax: max(40, c.flows/uint32(1+r.IntN(4))), EpochNs: 1 << (21 + r.IntN(7))}
-	c.law.Hold, c.law.HoldShare, c.law.PipeBytes = uint32([]Hold{HoldAll, HoldAll, HoldPart, HoldNone}[i%4]), r.Uint32N(Lots), 1<<r.IntN(20)
+	c.law.Mode, c.law.LimitedBuckets, c.law.PipeBytes = uint32([]Mode{EnforceAll, EnforceAll, EnforcePart, EnforceNone}[i%4]), r.Uint32N(Buckets), 1<<r.IntN(20)
 	c.law.Paths, c.law.Divisor = 2, uint16(1+i%2)
 	c.signed = Signed(i % 3)
 	if i%5 == 1 {
@@ -121,7 +121,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 		r := rand.New(rand.NewPCG(m.seed, i<<8|w+1))
 		rd.workers = append(rd.workers, &mutant{
 			r: r, traffic: frames.NewTraffic(r, 16<<r.IntN(7)), out: make([]byte, 4096), ports: rd.ports,
-			rules: frames.Rules{Unify: c.scale == scaleUnify, Edge: c.edge.Interval > 0}, observes: c.law.Hold == uint32(HoldNone), drops: c.signed != SignedPass,
+			rules: frames.Rules{Unify: c.scale == scaleUnify, Edge: c.edge.Interval > 0}, observes: c.law.Mode == uint32(EnforceNone), drops: c.signed != SignedPass,
 		})
 	}
 	return rd
@@ -173,7 +173,7 @@ func (r *round) batch(t *testing.T) {
 
 // agree returns an error unless frames were counted by their kinds.
 func agree(c *fairqPortCounts, kinds [5]uint64) error {
-	tcp := c.NoAck + c.Rewritten + c.Smaller + c.Unknown + c.Ungoverned + c.Free + c.Signed + c.OutOfScope + c.Unwritable + c.Untold + c.Dropped
+	tcp := c.NoAck + c.Rewritten + c.Smaller + c.Unknown + c.Ungoverned + c.Free + c.Signed + c.OutOfScope + c.Unwritable + c.LeftToEdge + c.Dropped
 	got := [5]uint64{frames.KindTCP: tcp, frames.KindOther: c.NotTcp, frames.KindTunnel: c.Tunnel, frames.KindFragment: c.Fragment, frames.KindShort: c.Short}
 	sum := uint64(0)
 	for _, n := range kinds {

@@ -47,7 +47,7 @@ func (v *View) Read() (*Switch, error) {
 		return nil, fmt.Errorf("read control: %w", err)
 	}
 	s := &Switch{
-		Holder: attach.ReadHolder(v.dir), BeatAge: attach.Age(c.HeartbeatNs), Lease: time.Duration(c.LeaseNs), Releasing: c.Releasing != 0,
+		Holder: attach.ReadHolder(v.dir), HeartbeatAge: attach.Age(c.HeartbeatNs), Lease: time.Duration(c.LeaseNs), Releasing: c.Releasing != 0,
 	}
 	sources, err := v.SignedSources(SignedSourcesShown)
 	if err != nil {

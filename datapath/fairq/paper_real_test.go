@@ -31,7 +31,7 @@ func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 	const size = 1000
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.QuickBps, Limit: 1 << 20, NoIPv6: true})
 	testnet.Shape(t, p.In, testnet.QuickBps, 1<<20, 3028)
-	law := held(23457)
+	law := limitedTo(23457)
 	law.Active = 4 * time.Second
 	f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, fairq.Config{Lease: time.Hour})
 	if err != nil {
@@ -177,7 +177,7 @@ func TestFQ20_PacketsAreForwarded(t *testing.T) {
 	}
 	arrive("after the printed form", [][]byte{filler(77)})
 
-	p.govern(t, held(23457), held(23457), fairq.Config{})
+	p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{})
 	arrive("with the law", all)
 }
 
@@ -186,7 +186,7 @@ func TestFQ20_PacketsAreForwarded(t *testing.T) {
 func TestFQ8_HalfClosedConnection(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-		f := p.govern(t, held(23457), held(23457), fairq.Config{Count: fairq.CountHandshake})
+		f := p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{Count: fairq.CountHandshake})
 		c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(4)), testnet.WindowScale(7))
 		testnet.Send(t, c.Client, c.Server, 50_000)
 		flows := func(what string, out, in uint32) {
@@ -252,7 +252,7 @@ func TestFairQ_TimerRests(t *testing.T) {
 // counts again: otherwise nothing would limit it for as long as it lives.
 func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	law := held(23457)
+	law := limitedTo(23457)
 	law.Idle = 50 * time.Millisecond
 	f := p.govern(t, law, law, fairq.Config{Count: fairq.CountHandshake})
 	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))

@@ -69,8 +69,8 @@ func (p *paperSwitch) flows(t *testing.T) (n [2]int) {
 		if n[i] = int(port.Registered); p.count == CountHandshake {
 			continue
 		}
-		for _, seats := range port.Wheel { // no epoch begins without a timer
-			n[i] += int(seats)
+		for _, slots := range port.Wheel { // no epoch begins without a timer
+			n[i] += int(slots)
 		}
 	}
 	return n

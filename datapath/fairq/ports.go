@@ -10,8 +10,8 @@ import (
 	"weir/datapath/attach"
 )
 
-// hold locks the pins for this process, and opens the tables.
-func (f *Attachment) hold() (err error) {
+// own locks the pins for this process, and opens the tables.
+func (f *Attachment) own() (err error) {
 	if f.cfg.Pin != "" {
 		if err := attach.MakePinDir(f.cfg.Pin); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (f *Attachment) Attach(port Port) error {
 }
 
 // Configure changes a port's law at once, without an effect on other ports. It limits the port's flows again if
-// they were released. Another Hold never makes windows jump: flows that are no longer limited are released
+// they were released. Another Mode never makes windows jump: flows that are no longer limited are released
 // within half a second, and the law begins afresh when all are.
 func (f *Attachment) Configure(name string, law Law) error {
 	if err := law.check(); err != nil {
@@ -277,7 +277,7 @@ func (f *Attachment) clearPort(id uint32) error {
 	return errors.Join(
 		f.clear(id, true),
 		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
-		f.maps.Arms.Put(id, make([]fairqPortArms, cpus)),
+		f.maps.Groups.Put(id, make([]fairqPortGroups, cpus)),
 	)
 }
 
@@ -309,8 +309,8 @@ func (f *Attachment) releasePorts(ids []uint32) error {
 func (m *fairqMaps) awaitReleased(ids []uint32, limit time.Duration, heartbeat func() error) error {
 	deadline := time.Now().Add(limit)
 	for polls := 1; ; polls++ {
-		held, err := m.anyLimited(ids)
-		if err != nil || !held || time.Now().After(deadline) {
+		limited, err := m.anyLimited(ids)
+		if err != nil || !limited || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(releasePoll)
@@ -329,7 +329,7 @@ func (m *fairqMaps) anyLimited(ids []uint32) (bool, error) {
 		if err := m.Ports.Lookup(id, &p); err != nil {
 			return false, fmt.Errorf("read the state of port %d: %w", id, err)
 		}
-		if p.GrantQ8 != 0 || p.LetGoQ8 != 0 {
+		if p.GrantQ8 != 0 || p.ReleaseQ8 != 0 {
 			return true, nil
 		}
 	}
@@ -378,7 +378,7 @@ func (f *Attachment) portConfig(p *Port, cookie uint64, of int) *fairqPortConfig
 		NetnsCookie: cookie, Ifindex: uint32(p.Ifindex),
 		EpochNs: uint32(active.Nanoseconds() / (liveEpochs - 1)), IdleNs: uint32(idle.Nanoseconds()),
 		FlowsMax: flows, MssUnknown: max(mtu, attach.DefaultMTU) - attach.SegmentOverhead, Name: portName(p.Name),
-		PipeBytes: l.PipeBytes, Hold: uint32(l.Hold), HoldShare: l.HoldShare,
+		PipeBytes: l.PipeBytes, Mode: uint32(l.Mode), LimitedBuckets: l.LimitedBuckets,
 		Paths: l.Paths, Divisor: max(l.Paths, 1),
 	}
 	if l.Undivided {

@@ -4,10 +4,10 @@ import "weir/datapath/reading"
 
 // FairQ reports its ports in the types that all laws share.
 type (
-	// Hold is which flows of a port are limited.
-	Hold = reading.Hold
-	// Arm has the counters of a group of a port's flows: limited or unlimited.
-	Arm = reading.Arm
+	// Mode is which flows of a port are limited.
+	Mode = reading.Mode
+	// Group has the counters of a group of a port's flows: limited or unlimited.
+	Group = reading.Group
 	// Stats is the state of a port, and its counters.
 	Stats = reading.Stats
 	// Flow is one direction of a connection.
@@ -22,9 +22,9 @@ type (
 
 // The values are those of package reading. The kernel's are in bpf/fairq/flows.h.
 const (
-	HoldAll           = reading.HoldAll
-	HoldPart          = reading.HoldPart
-	HoldNone          = reading.HoldNone
-	Lots              = reading.Lots
+	EnforceAll        = reading.EnforceAll
+	EnforcePart       = reading.EnforcePart
+	EnforceNone       = reading.EnforceNone
+	Buckets           = reading.Buckets
 	HeartbeatInterval = reading.HeartbeatInterval
 )

@@ -21,7 +21,7 @@ func TestFairQ_IPv6(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
 		for _, grant := range []uint32{23457, 0} {
-			law := held(grant)
+			law := limitedTo(grant)
 			law.MTU = uint32(mtu)
 			f := p.govern(t, law, law, fairq.Config{})
 			for _, on := range []bool{true, false} {
@@ -63,7 +63,7 @@ func TestFairQ_Scope(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s,%s", c.scope, c.ip), func(t *testing.T) {
 			p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-			f := p.govern(t, held(23457), held(23457), fairq.Config{Scope: []netip.Prefix{netip.MustParsePrefix(c.scope)}})
+			f := p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{Scope: []netip.Prefix{netip.MustParsePrefix(c.scope)}})
 			flow := p.Dial(t, p.Listen(t, c.ip, testnet.WindowScale(5)), testnet.WindowScale(9))
 			testnet.Send(t, flow.Client, flow.Server, 100_000)
 			testnet.Send(t, flow.Server, flow.Client, 100_000)
@@ -88,7 +88,7 @@ func (p *rwndPath) checkScope(t *testing.T, f *fairq.Attachment, flow *testnet.P
 		t.Fatal(err)
 	}
 	for _, s := range stats {
-		if held := s.Rewritten > 0 && s.Flows > 0; held != in {
+		if limited := s.Rewritten > 0 && s.Flows > 0; limited != in {
 			t.Errorf("%s: %d rewritten, %d flows", s.Port, s.Rewritten, s.Flows)
 		}
 		if out := s.OutOfScope > 0 && s.Opened == 0 && s.Unknown == 0 && s.Data == 0; out == in {
@@ -102,7 +102,7 @@ func (p *rwndPath) checkScope(t *testing.T, f *fairq.Attachment, flow *testnet.P
 func TestFairQ_ScopeChanges(t *testing.T) {
 	pin := testnet.Mount(t, "bpf") + "/weir"
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	ports := []fairq.Port{{PortRef: p.Port, Law: held(23457)}, {PortRef: p.In, Law: held(23457)}}
+	ports := []fairq.Port{{PortRef: p.Port, Law: limitedTo(23457)}, {PortRef: p.In, Law: limitedTo(23457)}}
 	begin := func(scope string) *fairq.Attachment {
 		t.Helper()
 		f, err := fairq.Attach(ports, fairq.Config{Pin: pin, Lease: time.Hour, Scope: []netip.Prefix{netip.MustParsePrefix(scope)}})
@@ -212,7 +212,7 @@ func TestFairQ_Shrink(t *testing.T) {
 // A receiver whose own window is smaller than the grant keeps it.
 func TestFairQ_SmallerWindowsStay(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	f := p.govern(t, held(23457), held(23457), fairq.Config{})
+	f := p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{})
 	small := func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8000) }
 	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, small))
 	testnet.Send(t, c.Client, c.Server, 200_000)
@@ -231,7 +231,7 @@ func TestFairQ_ZeroWindowsStay(t *testing.T) {
 	t.Parallel()
 	const bytes = 40_000_000 // more than any receive buffer: 1 MB fitted into one, once
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	p.govern(t, held(23457), held(23457), fairq.Config{})
+	p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{})
 	for _, scale := range []int{0, 7, 14} {
 		c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scale)))
 		sent := make(chan error, 1)
@@ -282,7 +282,7 @@ func TestFQ12_FloorIsMoreThanOneSegment(t *testing.T) {
 	}{{floor: 1460, mss: 1460, slow: true}, {floor: 0, mss: 1460}} {
 		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 		p.Sender.Sysctl(t, "net.ipv4.tcp_timestamps", "0") // with them a segment is smaller than the MSS option
-		p.govern(t, held(c.floor), held(c.floor), fairq.Config{})
+		p.govern(t, limitedTo(c.floor), limitedTo(c.floor), fairq.Config{})
 		flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(0)))
 		testnet.Send(t, flow.Client, flow.Server, 20*int(c.mss)) // the first 20 are never delayed
 		before := p.delayedACKs(t)
@@ -315,7 +315,7 @@ func TestFairQ_MSSBeyondThePort(t *testing.T) {
 		}
 		return netlink.LinkSetMTU(l, 9000)
 	})
-	law := held(0)
+	law := limitedTo(0)
 	law.CapBytes = grant
 	p.govern(t, law, law, fairq.Config{})
 	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(0)))

@@ -19,9 +19,9 @@ const (
 	largestWindow = 65535 << largestShift
 )
 
-// held is a law that grants this many bytes, whatever the queue does: floor and cap are equal. 0: the least
+// limitedTo is a law that grants this many bytes, whatever the queue does: floor and cap are equal. 0: the least
 // that the law ever grants, a byte more than the flow's MSS.
-func held(bytes uint32) fairq.Law {
+func limitedTo(bytes uint32) fairq.Law {
 	l := fairq.Law{
 		TargetBytes: 10_000_000, Tick: time.Millisecond, Period: time.Millisecond,
 		FloorBytes: bytes, CapBytes: bytes, Active: 4 * time.Second,
@@ -297,7 +297,7 @@ func TestFairQ_EveryPairOfScales(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
 		for _, grant := range []uint32{23457, 0} {
-			law := held(grant)
+			law := limitedTo(grant)
 			law.MTU = uint32(mtu)
 			f := p.govern(t, law, law, fairq.Config{})
 			for _, sender := range []bool{true, false} {
@@ -327,7 +327,7 @@ func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
 	const grant = 23457
 	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	for _, shift := range []uint8{0, 7, 14} {
-		f := p.govern(t, held(grant), held(grant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: shift})
+		f := p.govern(t, limitedTo(grant), limitedTo(grant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: shift})
 		p.unified = int(shift)
 		for _, on := range []bool{true, false} {
 			for _, port := range []attach.PortRef{p.Uplink, p.In, p.Port, p.Rx} {
@@ -347,7 +347,7 @@ func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
 // A scale counts only if both ends announced one (RFC 7323 1.3).
 func TestFairQ_ScaleOfOneEndOnly(t *testing.T) {
 	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	p.govern(t, held(23457), held(23457), fairq.Config{})
+	p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{})
 	var sum cells
 	p.Sender.Sysctl(t, "net.ipv4.tcp_window_scaling", "0")
 	p.all(t, &sum, testnet.ReceiverIPv4, noScale, everyScale, 23457)

@@ -20,7 +20,7 @@ type switchBench struct {
 func newSwitchBench(t *testing.T, grant uint32, c fairq.Config) *switchBench {
 	t.Helper()
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
-	f := p.govern(t, held(grant), held(grant), c)
+	f := p.govern(t, limitedTo(grant), limitedTo(grant), c)
 	return &switchBench{f, programAt(t, p.Port, ebpf.AttachTCXEgress), programAt(t, p.In, ebpf.AttachTCXEgress)}
 }
 

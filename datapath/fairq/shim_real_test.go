@@ -117,7 +117,7 @@ func chainAt(t *testing.T, p attach.PortRef, where ebpf.AttachType) (names []str
 // attached first. Close leaves nothing. The error for a missing port names it, and nothing stays at the others.
 func TestShim_AttachesWhereItBelongs(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
-	f := p.govern(t, held(30000), held(30000), fairq.Config{Scale: fairq.ScaleShim})
+	f := p.govern(t, limitedTo(30000), limitedTo(30000), fairq.Config{Scale: fairq.ScaleShim})
 	s := attachShim(t, shim.Config{}, send(p.Uplink), cleared(p.In))
 	chains := func() string {
 		return fmt.Sprint(chainAt(t, p.Uplink, ebpf.AttachTCXIngress), chainAt(t, p.Uplink, ebpf.AttachTCXEgress),
@@ -136,7 +136,7 @@ func TestShim_AttachesWhereItBelongs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = attachShim(t, shim.Config{}, cleared(p.In))
-	f = p.govern(t, held(30000), held(30000), fairq.Config{Scale: fairq.ScaleShim})
+	f = p.govern(t, limitedTo(30000), limitedTo(30000), fairq.Config{Scale: fairq.ScaleShim})
 	if got, want := chains(), "[] [] [weir_shim_hear] [weir_fairq weir_shim_clear]"; got != want {
 		t.Errorf("the other way round %s, want %s", got, want)
 	}

@@ -78,7 +78,7 @@ func signedLive(t *testing.T, o testnet.PathOptions, ip net.IP, config fairq.Con
 	old := p.Dial(t, signing, testnet.WindowScale(scale), signedWith(ip))
 	testnet.Send(t, old.Client, old.Server, bytes)
 	testnet.Send(t, old.Server, old.Client, bytes)
-	f := p.govern(t, held(grant), held(grant), config)
+	f := p.govern(t, limitedTo(grant), limitedTo(grant), config)
 	plain := p.Dial(t, p.Listen(t, ip, testnet.WindowScale(scale)), testnet.WindowScale(scale))
 	young := p.Dial(t, signing, testnet.WindowScale(scale), signedWith(ip))
 	for _, c := range []*testnet.Pair{plain, young, old} {
@@ -139,7 +139,7 @@ func TestFairQ_SignedLimit(t *testing.T) {
 			t.Run(fmt.Sprintf("offloads=%t,mode=%d", offloads, mode), func(t *testing.T) {
 				p := newRwndPath(t, testnet.PathOptions{PortBps: bps, GSO: offloads, ChecksumOffload: offloads})
 				needMD5(t, p)
-				f := p.govern(t, held(grant), held(grant), fairq.Config{Signed: mode, Watch: true})
+				f := p.govern(t, limitedTo(grant), limitedTo(grant), fairq.Config{Signed: mode, Watch: true})
 				signing := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(7), signedWith(testnet.SenderIPv4))
 				c := p.Dial(t, signing, testnet.WindowScale(7), signedWith(testnet.ReceiverIPv4))
 				testnet.Send(t, c.Client, c.Server, bytes)
@@ -171,7 +171,7 @@ func TestFairQ_SignedDrop(t *testing.T) {
 	signing := p.Listen(t, testnet.ReceiverIPv4, signedWith(testnet.SenderIPv4))
 	old := p.Dial(t, signing, signedWith(testnet.ReceiverIPv4))
 	testnet.Send(t, old.Client, old.Server, bytes)
-	f := p.govern(t, held(grant), held(grant), fairq.Config{Signed: fairq.SignedDrop})
+	f := p.govern(t, limitedTo(grant), limitedTo(grant), fairq.Config{Signed: fairq.SignedDrop})
 	dropped := func() uint64 { out, _ := statsOfBoth(t, f); return out.Dropped }
 
 	if _, err := old.Client.Write([]byte("late")); err != nil {

@@ -34,7 +34,7 @@ func (m *fairqMaps) stats(id uint32) (Stats, error) {
 	if err := m.Counts.Lookup(id, &cpus); err != nil {
 		return Stats{}, fmt.Errorf("read its counters: %w", err)
 	}
-	arms, err := m.groups(id, &p)
+	groups, err := m.groups(id, &p)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -42,11 +42,11 @@ func (m *fairqMaps) stats(id uint32) (Stats, error) {
 		Flows: p.Law.Flows, WindowBytes: p.Law.WindowQ8 >> 8, GrantBytes: p.GrantQ8 >> 8, TargetBytes: c.Law.TargetBytes,
 		QueueBytes: p.Backlog, QueueMax: p.BacklogMax, SlowStart: p.Law.SlowStart != 0, Enforced: p.Enforced != 0,
 		MSSBytes: p.Law.MssBytes, Samples: p.Ticks, SamplesByPacket: p.TicksByPacket, DeviceRefused: p.DeviceRefused,
-		Connections: p.Owned, Hold: Hold(c.Hold), HoldShare: c.HoldShare, PipeBytes: c.PipeBytes,
-		EquilibriumBytes: equilibriumBytes(&c, &p), LettingGo: p.LetGoQ8 != 0, HandshakeRTT: p.handshakeRTT(attach.MonotonicNs()),
-		OneSidedData: arms.oneSidedData, OneSidedAcks: arms.oneSidedAcks, Arms: arms.arm,
+		Connections: p.Owned, Mode: Mode(c.Mode), LimitedBuckets: c.LimitedBuckets, PipeBytes: c.PipeBytes,
+		EquilibriumBytes: equilibriumBytes(&c, &p), FlowsReleasing: p.ReleaseQ8 != 0, HandshakeRTT: p.handshakeRTT(attach.MonotonicNs()),
+		OneSidedData: groups.oneSidedData, OneSidedAcks: groups.oneSidedAcks, Groups: groups.group,
 	}
-	if s.Hold != HoldAll {
+	if s.Mode != EnforceAll {
 		s.WindowBytes = s.EquilibriumBytes
 	}
 	if p.TickedNs > 0 {
@@ -105,8 +105,8 @@ func addCounts(s *Stats, c *fairqPortCounts) {
 	s.Opened += c.Opened
 	s.Adopted += c.Adopted
 	s.TableFull += c.TableFull
-	s.Untold += c.Untold
+	s.LeftToEdge += c.LeftToEdge
 	s.Dropped += c.Dropped
-	s.Told += c.Told
+	s.Advertised += c.Advertised
 	s.Assumed += c.Assumed
 }

@@ -46,12 +46,12 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 	}
 
 	look := fairq.Config{Flows: 1024, Observe: true}
-	held := ports[0]
+	observed := ports[0]
 	if f, err := fairq.Attach(ports, look); err == nil {
 		t.Error("an observing process limits windows: ", f.Close())
 	}
-	held.Law.Hold, held.Law.PipeBytes = fairq.HoldNone, 1
-	watcher := attachTo(t, look, held)
+	observed.Law.Mode, observed.Law.PipeBytes = fairq.EnforceNone, 1
+	watcher := attachTo(t, look, observed)
 	if testnet.AttachedTo(t, p.Port) != 2 {
 		t.Errorf("%d programs while another process observes", testnet.AttachedTo(t, p.Port))
 	}

@@ -152,7 +152,7 @@ func TestDifferential(t *testing.T) {
 		}},
 		{"edge mode", 4000, func(_ *fairq.Law, c *fairq.Config) { c.Edge.Interval = fairq.EdgeInterval }},
 		{"limited in part", 2000, func(l *fairq.Law, _ *fairq.Config) {
-			l.Hold, l.HoldShare, l.PipeBytes = fairq.HoldPart, fairq.Lots/2, 5000
+			l.Mode, l.LimitedBuckets, l.PipeBytes = fairq.EnforcePart, fairq.Buckets/2, 5000
 		}},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -169,16 +169,16 @@ func TestDifferential(t *testing.T) {
 // through returns the modes of an operator's changes of a port: each begins with the release of flows that
 // another limited.
 func through(law fairq.Law) []func(f *fairq.Attachment, port string) error {
-	configure := func(hold fairq.Hold, share uint32) func(f *fairq.Attachment, port string) error {
+	configure := func(mode fairq.Mode, share uint32) func(f *fairq.Attachment, port string) error {
 		return func(f *fairq.Attachment, port string) error {
 			l := law
-			l.Hold, l.HoldShare, l.PipeBytes = hold, share, 250_000 // more than the law grants: it is eased to
+			l.Mode, l.LimitedBuckets, l.PipeBytes = mode, share, 250_000 // more than the law grants: it is eased to
 			return f.Configure(port, l)
 		}
 	}
 	return []func(f *fairq.Attachment, port string) error{
-		configure(fairq.HoldAll, 0), configure(fairq.HoldPart, fairq.Lots/2), configure(fairq.HoldPart, fairq.Lots/4),
-		configure(fairq.HoldNone, 0), configure(fairq.HoldAll, 0), (*fairq.Attachment).ReleasePort,
+		configure(fairq.EnforceAll, 0), configure(fairq.EnforcePart, fairq.Buckets/2), configure(fairq.EnforcePart, fairq.Buckets/4),
+		configure(fairq.EnforceNone, 0), configure(fairq.EnforceAll, 0), (*fairq.Attachment).ReleasePort,
 	}
 }
 
@@ -192,7 +192,7 @@ func TestDifferential_Release(t *testing.T) {
 	for released := uint64(0); released < *releaseAnswers; {
 		trace := tracedThrough(t, tracedLaw(), fairq.Config{}, 2000+min(*releaseAnswers, 40_000), through(tracedLaw()))
 		r := agreed(t, trace)
-		for _, what := range []string{"turns that released windows, of all flows", "port_held: turns of a port of whose flows a part is limited, or was",
+		for _, what := range []string{"turns that released windows, of all flows", "port_limited: turns of a port of whose flows a part is limited, or was",
 			"ACKs of flows that were being released", "  of them: of an unlimited flow, nothing written"} {
 			n := callsOf(r, what)
 			if released += n; n == 0 {

@@ -48,11 +48,11 @@ func (s *frameSwitch) comes(t *testing.T, name string, port int, in, want *frame
 
 // unified returns the window field that must come out, calculated plainly: the end's room in whole steps, or
 // the grant in steps begun, whichever is less. grant 0: no limit.
-func unified(field uint16, own, told int, grant uint64) uint16 {
-	step := uint64(1) << told
+func unified(field uint16, own, announced int, grant uint64) uint16 {
+	step := uint64(1) << announced
 	room := uint64(field) << own / step
-	if held := (grant + step - 1) / step; grant > 0 && held < room {
-		room = held
+	if limited := (grant + step - 1) / step; grant > 0 && limited < room {
+		room = limited
 	}
 	return uint16(min(room, 65535))
 }
@@ -61,22 +61,22 @@ func unified(field uint16, own, told int, grant uint64) uint16 {
 // again. Windows are converted to it, whether anything is granted or not. If one end has no option, nothing is
 // converted.
 func TestFairQUnify_EveryPairOfScales(t *testing.T) {
-	for _, told := range []int{0, 7, 11, 14} {
-		f := unifyTable(t, uint8(told))
+	for _, announced := range []int{0, 7, 11, 14} {
+		f := unifyTable(t, uint8(announced))
 		for left := -1; left <= 16; left++ {
 			for right := -1; right <= 16; right++ {
 				c := f.conn(frames.IP{})
 				nops := (left + 1) % 4
 				c.syn, c.synAck = scaleOptions(left, nops), scaleOptions(right, nops)
-				name := fmt.Sprintf("scales %d and %d, unified %d", left, right, told)
+				name := fmt.Sprintf("scales %d and %d, unified %d", left, right, announced)
 				syn, synAck := c.handshake()
 				wantSYN, wantSYNACK := *syn, *synAck
 				if left >= 0 {
-					wantSYN.Options = scaleOptions(told, nops)
+					wantSYN.Options = scaleOptions(announced, nops)
 				}
 				both := left >= 0 && right >= 0
 				if both {
-					wantSYNACK.Options = scaleOptions(told, nops)
+					wantSYNACK.Options = scaleOptions(announced, nops)
 				}
 				f.setGrant(t, 1, 0)
 				f.comes(t, name+": SYN", 1, syn, &wantSYN)
@@ -85,7 +85,7 @@ func TestFairQUnify_EveryPairOfScales(t *testing.T) {
 					f.comes(t, name+": SYN after its answer", 1, syn, &wantSYN)
 				}
 				f.mustRun(t, 1, c.back().Bytes())
-				f.windows(t, name, c, [2]int{left, right}, told, both)
+				f.windows(t, name, c, [2]int{left, right}, announced, both)
 				f.comes(t, name+": SYN-ACK sent again", 0, synAck, &wantSYNACK)
 			}
 		}
@@ -93,10 +93,10 @@ func TestFairQUnify_EveryPairOfScales(t *testing.T) {
 }
 
 // windows sends acknowledgements of both ends, with several windows, under several grants.
-func (f *frameTable) windows(t *testing.T, name string, c *frameConn, scales [2]int, told int, both bool) {
+func (f *frameTable) windows(t *testing.T, name string, c *frameConn, scales [2]int, announced int, both bool) {
 	t.Helper()
 	for port, own := range []int{min(scales[1], 14), min(scales[0], 14)} {
-		to := told
+		to := announced
 		if !both {
 			own, to = 0, 0
 		}
@@ -124,7 +124,7 @@ func TestFairQUnify_Counts(t *testing.T) {
 	c.open(t, f.frameSwitch)
 	s := c.segment()
 	want := func(window uint16) []byte { return with(s, func(s *frames.Segment) { s.Window = window }) }
-	f.row(t, "held", s.Bytes(), want(rowGrant>>9), fairqPortCounts{Rewritten: 1})
+	f.row(t, "limited", s.Bytes(), want(rowGrant>>9), fairqPortCounts{Rewritten: 1})
 	f.setGrant(t, 1, 1<<33)
 	f.row(t, "small enough", s.Bytes(), want(rowWindow>>2), fairqPortCounts{Smaller: 1})
 	f.setGrant(t, 1, 0)
@@ -138,8 +138,8 @@ func TestFairQUnify_Counts(t *testing.T) {
 
 // The right edge stays where the receiver put it, except for rounding.
 func TestFairQUnify_KeepsRightEdge(t *testing.T) {
-	const told = 9
-	f := newFrameTable(t, frameConfig{scale: scaleUnify, unifyShift: told, shrink: uint8(ShrinkAvoid)})
+	const announced = 9
+	f := newFrameTable(t, frameConfig{scale: scaleUnify, unifyShift: announced, shrink: uint8(ShrinkAvoid)})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	s := c.segment()
@@ -149,11 +149,11 @@ func TestFairQUnify_KeepsRightEdge(t *testing.T) {
 		w.Window = want
 		f.comes(t, name, 0, s, &w)
 	}
-	check("the first", rowWindow<<rowShift>>told)
+	check("the first", rowWindow<<rowShift>>announced)
 	s.Ack += rowWindow<<rowShift - 30_000
-	check("near the edge", (30_000+1<<told-1)>>told)
+	check("near the edge", (30_000+1<<announced-1)>>announced)
 	s.Ack += 30_000
-	check("at the edge", rowGrant>>told)
+	check("at the edge", rowGrant>>announced)
 }
 
 // Windows without a changed SYN are as with `learn`: of connections older than the switch, of those whose SYN
@@ -192,8 +192,8 @@ func TestFairQUnify_LeavesOthersTheirScale(t *testing.T) {
 
 // A second switch on the path sees the unified scale, and converts nothing.
 func TestFairQUnify_SecondSwitchChangesNothing(t *testing.T) {
-	for _, told := range []uint8{0, 7, 14} {
-		first, second := unifyTable(t, told), unifyTable(t, told)
+	for _, announced := range []uint8{0, 7, 14} {
+		first, second := unifyTable(t, announced), unifyTable(t, announced)
 		c := first.conn(frames.IP{})
 		syn, synAck := c.handshake()
 		both := func(name string, port int, s *frames.Segment) {
@@ -203,7 +203,7 @@ func TestFairQUnify_SecondSwitchChangesNothing(t *testing.T) {
 			between, err := first.run(port, s.Bytes(), 0, nil)
 			out, err2 := second.run(port, between, 0, nil)
 			if err = errors.Join(err, err2); err != nil || !bytes.Equal(out, between) {
-				t.Errorf("%s, unified %d: %v\n first  %x\n second %x", name, told, err, between, out)
+				t.Errorf("%s, unified %d: %v\n first  %x\n second %x", name, announced, err, between, out)
 			}
 		}
 		both("SYN", 1, syn)
@@ -250,10 +250,10 @@ func TestFairQUnify_KeepsItsWord(t *testing.T) {
 	f.row(t, "under another program", first.segment().Bytes(), with(first.segment(), func(s *frames.Segment) { s.Window = rowGrant >> 9 }),
 		fairqPortCounts{Rewritten: 1})
 	_, synAck := first.handshake()
-	told := *synAck
-	told.Options = frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(9))
-	told.Window = rowGrant
-	f.comes(t, "SYN-ACK sent again under another program", 0, synAck, &told)
+	announced := *synAck
+	announced.Options = frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(9))
+	announced.Window = rowGrant
+	f.comes(t, "SYN-ACK sent again under another program", 0, synAck, &announced)
 }
 
 // Both ends' scales stay correct when the handshake loses a frame and the SYN-ACK is sent again.

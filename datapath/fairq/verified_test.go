@@ -77,7 +77,7 @@ func TestPrograms_HaveNoTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names, want := traceNames(recording), []string{
-		"law_counts", "law_hears_mss", "law_looks", "law_orders", "law_records", "law_seat_comes", "law_seat_goes", "law_seat_taken",
+		"law_counts", "law_hears_mss", "law_looks", "law_orders", "law_records", "law_slot_comes", "law_slot_goes", "law_slot_taken",
 	}; !slices.Equal(names, want) {
 		t.Errorf("the recording program has %v, want %v: the comparison sees nothing", names, want)
 	}

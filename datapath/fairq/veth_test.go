@@ -42,7 +42,7 @@ func newFrameNet(t *testing.T, ipv6 bool) *frameNet {
 		// Received packets stay as they were sent.
 		setFeatures(t, p, map[string]bool{"rx-gro": false})
 	}
-	law := held(vethGrant)
+	law := limitedTo(vethGrant)
 	law.MTU = 9000
 	f, err := fairq.Attach([]fairq.Port{{PortRef: n.In, Law: law}, {PortRef: n.Port, Law: law}}, fairq.Config{Lease: time.Hour})
 	if err != nil {

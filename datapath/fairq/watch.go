@@ -73,9 +73,9 @@ func (f *Attachment) watched() (uint32, error) {
 // setWatch updates whether this process needs what flows do; p is a port that is being configured, or nil.
 // Counting begins at once, and ends with the next sweep.
 func (f *Attachment) setWatch(p *attachedPort) error {
-	watch := f.cfg.Watch || f.cfg.Observe || p != nil && p.Law.Hold != HoldAll
+	watch := f.cfg.Watch || f.cfg.Observe || p != nil && p.Law.Mode != EnforceAll
 	for i := range f.ports {
-		watch = watch || f.ports[i].Law.Hold != HoldAll
+		watch = watch || f.ports[i].Law.Mode != EnforceAll
 	}
 	if f.watch.Swap(watch) || !watch {
 		return nil

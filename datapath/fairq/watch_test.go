@@ -21,8 +21,8 @@ func TestFairQ_CountsWhatFlowsDoForWhoWatches(t *testing.T) {
 		p.Transfer(t, testnet.ReceiverIPv4, "reno", 1, 200_000)
 		var sum uint64
 		for i := range ports {
-			arms := statsOfPort(t, f, ports[i].Name).Arms
-			sum += arms[0].AckedBytes + arms[1].AckedBytes
+			groups := statsOfPort(t, f, ports[i].Name).Groups
+			sum += groups[0].AckedBytes + groups[1].AckedBytes
 		}
 		return sum
 	}
@@ -37,7 +37,7 @@ func TestFairQ_CountsWhatFlowsDoForWhoWatches(t *testing.T) {
 	if err := v.Watch(); err != nil {
 		t.Fatal(err)
 	}
-	beat(t, f, 1)
+	heartbeat(t, f, 1)
 	watched := acked()
 	if watched < 200_000 {
 		t.Errorf("another process watches, and %d bytes of 200000 were counted", watched)
@@ -45,7 +45,7 @@ func TestFairQ_CountsWhatFlowsDoForWhoWatches(t *testing.T) {
 	if err := v.Unwatch(); err != nil {
 		t.Fatal(err)
 	}
-	beat(t, f, 1)
+	heartbeat(t, f, 1)
 	if n := acked(); n != watched {
 		t.Errorf("nobody watches, and %d bytes more were counted", n-watched)
 	}

@@ -17,20 +17,20 @@ import "unsafe"
 // Ack is an acknowledgement, and what decides about its window. Two equal ones have the same answer, unless
 // Shrink is ShrinkAvoid, or they are SYN-ACKs.
 type Ack struct {
-	GrantQ8 uint64 // Port.GrantQ8
-	Ack     uint32 // used with ShrinkAvoid only
-	Lot     uint32 // the flow's bucket, of 65536: Port.Spared
-	Field   uint16 // the window field as it arrived
-	MSS     uint16 // End.MSS of its sender
-	Shift   uint8  // this and the other fields of End
-	Told    uint8
-	Unified uint8 // 1: EndUnified
-	SYN     uint8 // 1: SYN-ACK
-	Shrink  Shrink
-	Apart   uint8  // 1: its data takes another of the port's equal paths
-	GSO     uint16 // largest segment seen from the data's sender, bytes; 0: unknown
-	Gone    uint8  // 1: user space has gone, and flows are released
-	_       [3]uint8
+	GrantQ8   uint64 // Port.GrantQ8
+	Ack       uint32 // used with ShrinkAvoid only
+	Bucket    uint32 // the flow's bucket, of 65536: Port.Spared
+	Field     uint16 // the window field as it arrived
+	MSS       uint16 // End.MSS of its sender
+	Shift     uint8  // this and the other fields of End
+	Announced uint8
+	Unified   uint8 // 1: EndUnified
+	SYN       uint8 // 1: SYN-ACK
+	Shrink    Shrink
+	Apart     uint8  // 1: its data takes another of the port's equal paths
+	GSO       uint16 // largest segment seen from the data's sender, bytes; 0: unknown
+	Gone      uint8  // 1: user space has gone, and flows are released
+	_         [3]uint8
 }
 
 // Field is the answer to an Ack.

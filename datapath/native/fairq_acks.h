@@ -8,11 +8,11 @@
 struct native_ack {
 	weir_u64 grant_q8; // of the port; the caller keeps the answer to the same question
 	weir_u32 ack;
-	weir_u32 lot;
+	weir_u32 bucket;
 	weir_u16 field;
 	weir_u16 mss;
 	weir_u8 shift;
-	weir_u8 told;
+	weir_u8 announced;
 	weir_u8 unified; // 1: converted; the receiver uses the next field as the shift
 	weir_u8 syn;
 	weir_u8 shrink;
@@ -24,7 +24,7 @@ struct native_ack {
 
 #define NATIVE_GOVERNED (1ull << 32)
 #define NATIVE_LEFT (1ull << 33)
-#define NATIVE_TELLS (1ull << 34)
+#define NATIVE_ADVERTISES (1ull << 34)
 #define NATIVE_LAW 48
 
 // The window that a port grants an ACK.
@@ -32,19 +32,19 @@ static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, c
 			   struct granted *granted)
 {
 	struct port *port = native_port(w, id);
-	struct port_config *config = port ? &w->slots[id].config : 0;
+	struct port_config *config = port ? &w->entries[id].config : 0;
 	int opens;
 
 	if (!port)
 		return;
-	opens = w->count == COUNT_OPENING && ask->syn && !ask->apart && port_holds_opening(config, port, !ask->gone);
-	grant_of(config, port, ask->lot, opens, grant_divisor(config, !ask->apart), now_ns, granted);
+	opens = w->count == COUNT_OPENING && ask->syn && !ask->apart && port_limits_opening(config, port, !ask->gone);
+	grant_of(config, port, ask->bucket, opens, grant_divisor(config, !ask->apart), now_ns, granted);
 }
 
 static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct native_ack *ask,
 			       const struct granted *granted, struct window_edge *edge)
 {
-	weir_u16 own = ask->unified && !ask->syn ? window_convert(ask->field, ask->shift, ask->told) : ask->field;
+	weir_u16 own = ask->unified && !ask->syn ? window_convert(ask->field, ask->shift, ask->announced) : ask->field;
 	weir_u64 answer = (weir_u64)own << 16 | own | (weir_u64)own << NATIVE_LAW;
 	struct window_edge kept = *edge;
 	struct window_ack a = {0};
@@ -53,10 +53,10 @@ static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct n
 	if (!granted->window_q8 && !granted->would_q8)
 		return answer;
 	a.window_q8 = granted->window_q8 ? granted->window_q8 : granted->would_q8;
-	a.floor_bytes = grant_floor(&w->slots[id].config, ask->mss, ask->gso);
+	a.floor_bytes = grant_floor(&w->entries[id].config, ask->mss, ask->gso);
 	a.ack = ask->ack;
 	a.field = own;
-	a.shift = ask->unified ? ask->told : ask->shift;
+	a.shift = ask->unified ? ask->announced : ask->shift;
 	a.syn = ask->syn;
 	a.shrink = ask->shrink;
 	field = window_rewrite(&a, &kept);
@@ -92,13 +92,13 @@ static weir_u64 native_advertise(struct weir_world *w, weir_u32 id, weir_u32 clo
 	native_granted(w, id, 0, ask, &granted);
 	a.grant_q8 = granted.window_q8;
 	due = edge_is_due(&w->edge, e, &a);
-	if (may_leave && !due && e->edge_told && !ask->apart && id < w->n)
+	if (may_leave && !due && e->edge_advertised && !ask->apart && id < w->n)
 		return NATIVE_LEFT | (weir_u64)ask->field << 16 | ask->field;
 	answer = native_rewrite(w, id, ask, &granted, edge);
-	if (!due || !grant_advertises(native_port(w, id), ask->lot, &granted))
+	if (!due || !grant_advertises(native_port(w, id), ask->bucket, &granted))
 		return answer;
-	return NATIVE_TELLS | (answer & ~0xffffull) |
-	       edge_tells(&w->edge, e, &a, (weir_u16)answer);
+	return NATIVE_ADVERTISES | (answer & ~0xffffull) |
+	       edge_advertises(&w->edge, e, &a, (weir_u16)answer);
 }
 
 #endif

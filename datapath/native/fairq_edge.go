@@ -15,10 +15,10 @@ struct native_edge {
 static int native_edge_syn(struct native_edge *n, const struct syn *s, weir_u16 field, int answers, weir_u8 side)
 {
 	if (!answers) {
-		syn_asks(&n->handshake.told, s);
+		syn_asks(&n->handshake.seen, s);
 		return 0;
 	}
-	if (!syn_answered(&n->handshake.told, s))
+	if (!syn_answered(&n->handshake.seen, s))
 		return 0;
 	edge_begins(&n->handshake, s->side, s->ack, field);
 	__builtin_memset(&n->window, 0, sizeof(n->window));
@@ -33,7 +33,7 @@ static weir_u16 native_edge_ack(const struct edge_rules *rules, struct native_ed
 	if (flagged)
 		return edge_hears(rules, &n->window, ack, field, now);
 	if (edge_remembers(rules, &n->window, now))
-		return edge_holds(rules, &n->window, ack, field, 0);
+		return edge_limits(rules, &n->window, ack, field, 0);
 	if (rules->shrink == WINDOW_SHRINK_AVOID && n->window.known)
 		edge_passes(&n->window.edge, n->window.shift, ack, field);
 	return field;
@@ -98,13 +98,13 @@ type EdgeFlow struct {
 	Shift      [2]uint8
 	Edges      [2]WindowEdge // shrink: avoid: granted by each side's ACKs while nothing was advertised
 
-	Edge   WindowEdge // granted by the ACKs that left
-	ToldAt EdgeTime
-	Field  uint16 // the last field advertised; 0: none yet
-	scale  uint8
-	Known  uint8 // 1: the handshake was seen
-	mss    uint16
-	_      uint16
+	Edge         WindowEdge // granted by the ACKs that left
+	AdvertisedAt EdgeTime
+	Field        uint16 // the last field advertised; 0: none yet
+	scale        uint8
+	Known        uint8 // 1: the handshake was seen
+	mss          uint16
+	_            uint16
 }
 
 var (

@@ -47,39 +47,39 @@ const (
 
 // End is struct end of core/fairq/switch.h: what a switch knows of the sender at one end of a connection.
 type End struct {
-	Seat         uint64 // its slot: the port at which it counts, and the epoch; 0: none
-	Registration uint32 // in its port's register, or of its open handshake; 0: none
-	First        uint32 // sequence number of its SYN
-	Next         uint32 // behind its FIN
-	_            uint32 // in the kernel only: of connections that the simulator does not have
-	_            uint16
-	Port         uint16 // id + 1 of the port that its data leaves by; 0: unknown
-	MSS          uint16 // its option, bytes; 0: none
-	_            uint16
-	Shift        uint8 // scale shift of its windows
-	Flags        uint8 // EndSeen ...
-	RegisteredAt uint16
-	_            uint16
-	Told         uint8 // with EndUnified: the scale shift that the other end uses instead of Shift
-	_            uint8
-	EdgeTold     uint32 // edge mode: the window last advertised to the edge, bytes; 0: none
-	EdgeToldAt   uint32 // when, on the edge's clock
-	UpstreamAt   uint32 // when a switch before this one advertised
-	Upstream     uint16 // the field that it advertised; 0: none
-	Assumed      uint16 // id + 1 of the port that its data would leave by here; 0: unknown
+	Slot             uint64 // its slot: the port at which it counts, and the epoch; 0: none
+	Registration     uint32 // in its port's register, or of its open handshake; 0: none
+	First            uint32 // sequence number of its SYN
+	Next             uint32 // behind its FIN
+	_                uint32 // in the kernel only: of connections that the simulator does not have
+	_                uint16
+	Port             uint16 // id + 1 of the port that its data leaves by; 0: unknown
+	MSS              uint16 // its option, bytes; 0: none
+	_                uint16
+	Shift            uint8 // scale shift of its windows
+	Flags            uint8 // EndSeen ...
+	RegisteredAt     uint16
+	_                uint16
+	Announced        uint8 // with EndUnified: the scale shift that the other end uses instead of Shift
+	_                uint8
+	EdgeAdvertised   uint32 // edge mode: the window last advertised to the edge, bytes; 0: none
+	EdgeAdvertisedAt uint32 // when, on the edge's clock
+	UpstreamAt       uint32 // when a switch before this one advertised
+	Upstream         uint16 // the field that it advertised; 0: none
+	Assumed          uint16 // id + 1 of the port that its data would leave by here; 0: unknown
 }
 
 // PortConfig is struct port_config of core/fairq/switch.h, without the fields that decide nothing here.
 type PortConfig struct {
-	Law        FairQConfig
-	EpochNs    uint64 // a direction counts for 3 to 4 epochs after it last sent
-	IdleNs     uint64 // CountHandshake: after this time without data the port has no flows
-	MSSUnknown uint32 // largest MSS that the port can carry, bytes: limits announced ones, and stands for an unknown one
-	Releasing  uint32 // 1: windows are released
-	PipeBytes  uint32 // C * RTT
-	Hold       uint32 // 0: all flows are limited; 1: HoldShare of 65536 buckets; 2: none
-	HoldShare  uint32
-	Divisor    uint16 // divides the window of ACKs whose data takes another of the port's equal paths; 0, 1: no division
+	Law            FairQConfig
+	EpochNs        uint64 // a direction counts for 3 to 4 epochs after it last sent
+	IdleNs         uint64 // CountHandshake: after this time without data the port has no flows
+	MSSUnknown     uint32 // largest MSS that the port can carry, bytes: limits announced ones, and stands for an unknown one
+	Releasing      uint32 // 1: windows are released
+	PipeBytes      uint32 // C * RTT
+	Mode           uint32 // 0: all flows are limited; 1: LimitedBuckets of 65536 buckets; 2: none
+	LimitedBuckets uint32
+	Divisor        uint16 // divides the window of ACKs whose data takes another of the port's equal paths; 0, 1: no division
 }
 
 // Port is struct port of core/fairq/switch.h, in C memory. The events of its Switch change it. The world itself
@@ -90,8 +90,8 @@ type Port struct {
 	GrantQ8       uint64 // the window that ACKs are limited to, bytes * 256; 0: none
 	Epoch         uint64
 	Spared        uint32 // flows in buckets below it are unlimited
-	LetGoFrom     uint32 // of those, flows in buckets from this one on are being released
-	LetGoQ8       uint64 // the window that limits them meanwhile, bytes * 256; 0: none
+	ReleaseFrom   uint32 // of those, flows in buckets from this one on are being released
+	ReleaseQ8     uint64 // the window that limits them meanwhile, bytes * 256; 0: none
 	EquilibriumQ8 uint64 // (C * RTT + target) / flows, if only a part of the flows is limited
 	Law           FairQState
 	Wheel         [8]uint32 // directions, by the epoch of their slot
@@ -109,7 +109,7 @@ type Port struct {
 	Enforced      uint32 // 1: at the last tick the law limited windows
 	_             uint32
 	_             uint64
-	Hold          uint32
+	Mode          uint32
 	Easing        uint32
 	_             [4]uint32
 	_             [2]struct{ _ [5]uint32 }
@@ -159,26 +159,26 @@ func (s *Switch) Configure(id int, config PortConfig, nowNs uint64) *Port {
 
 // SetConfig sets a port's configuration, as user space does between two events.
 func (s *Switch) SetConfig(id int, config *PortConfig) {
-	s.slot(id).config = C.struct_port_config{
+	s.entry(id).config = C.struct_port_config{
 		law: config.Law.c(), epoch_ns: C.ulonglong(config.EpochNs), idle_ns: C.ulonglong(config.IdleNs),
 		mss_unknown: C.weir_u32(config.MSSUnknown), releasing: C.weir_u32(config.Releasing), pipe_bytes: C.weir_u32(config.PipeBytes),
-		hold: C.weir_u32(config.Hold), hold_share: C.weir_u32(config.HoldShare), divisor: C.weir_u16(config.Divisor),
+		mode: C.weir_u32(config.Mode), limited_buckets: C.weir_u32(config.LimitedBuckets), divisor: C.weir_u16(config.Divisor),
 	}
 }
 
-func (s *Switch) slot(id int) *C.struct_native_slot {
-	first := (*C.struct_native_slot)(unsafe.Add(unsafe.Pointer(s.c), C.NATIVE_SLOTS))
+func (s *Switch) entry(id int) *C.struct_native_entry {
+	first := (*C.struct_native_entry)(unsafe.Add(unsafe.Pointer(s.c), C.NATIVE_ENTRIES))
 	return &unsafe.Slice(first, s.c.n)[id]
 }
 
 // Port returns a port's state. It is valid until Close.
-func (s *Switch) Port(id int) *Port { return (*Port)(unsafe.Pointer(&s.slot(id).at)) }
+func (s *Switch) Port(id int) *Port { return (*Port)(unsafe.Pointer(&s.entry(id).at)) }
 
 // The Go types have the layout of their C types.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(End{})-C.sizeof_struct_end]
 	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Assumed)-unsafe.Offsetof(C.struct_end{}.assumed)]
-	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Told)-unsafe.Offsetof(C.struct_end{}.told)]
+	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Announced)-unsafe.Offsetof(C.struct_end{}.announced)]
 	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Port)-unsafe.Offsetof(C.struct_end{}.port)]
 	_ = [1]struct{}{}[unsafe.Sizeof(Port{})-C.sizeof_struct_native_port]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Law)-unsafe.Offsetof(C.struct_port{}.law)]
@@ -199,10 +199,10 @@ func (e *End) c() *C.struct_end { return (*C.struct_end)(unsafe.Pointer(e)) }
 // by, because their data takes another of the equal paths: end_may_assume.
 func (e *End) MayAssume(sender *End) bool { return C.native_may_assume(e.c(), sender.c()) != 0 }
 
-// Sits reports whether data of this direction changes nothing at a port: it is in its slot of the present
+// InSlot reports whether data of this direction changes nothing at a port: it is in its slot of the present
 // epoch, and has no FIN and no emptied register to check. Otherwise call Sends. It does not call into C.
-func (e *End) Sits(p *Port) bool {
-	return e.Seat == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
+func (e *End) InSlot(p *Port) bool {
+	return e.Slot == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
 }
 
 // Tick passes a sample to the law: backlogBytes wait in the port's queue, and user space runs. Afterwards

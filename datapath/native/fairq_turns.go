@@ -16,7 +16,7 @@ type Event uint32
 const (
 	Ticked    Event = iota + 1 // Value: backlog, bytes
 	Recounted                  // of its flows
-	Held                       // NowNs: the gap. A part of its flows is limited, or was
+	Limited                    // NowNs: the gap. A part of its flows is limited, or was
 	SawMSS                     // Value: bytes
 	Stopped                    // by user space
 	Reused                     // its id now belongs to another port
@@ -45,8 +45,8 @@ func (s *Switch) Turn(id int, t *Turn) {
 		C.native_ticked(s.c, at, now, C.weir_u32(t.Value), live, readable)
 	case Recounted:
 		C.native_recounted(s.c, at, now, live)
-	case Held:
-		C.native_held(s.c, at, now)
+	case Limited:
+		C.native_limited(s.c, at, now)
 	case SawMSS:
 		C.native_saw_mss(s.c, at, C.weir_u32(t.Value))
 	case Stopped:
@@ -56,24 +56,24 @@ func (s *Switch) Turn(id int, t *Turn) {
 	}
 }
 
-// SeatComes counts a direction that has entered this slot (core/fairq/seats.h).
-func (s *Switch) SeatComes(id int, seat uint64) {
-	C.native_seat_comes(s.c, C.weir_u32(id), C.weir_u64(seat))
+// SlotComes counts a direction that has entered this slot (core/fairq/slots.h).
+func (s *Switch) SlotComes(id int, slot uint64) {
+	C.native_slot_comes(s.c, C.weir_u32(id), C.weir_u64(slot))
 }
 
-// SeatGoes removes a direction from the slot. It reports whether the direction still counted.
-func (s *Switch) SeatGoes(id int, seat uint64) bool {
-	return C.native_seat_goes(s.c, C.weir_u32(id), C.weir_u64(seat)) != 0
+// SlotGoes removes a direction from the slot. It reports whether the direction still counted.
+func (s *Switch) SlotGoes(id int, slot uint64) bool {
+	return C.native_slot_goes(s.c, C.weir_u32(id), C.weir_u64(slot)) != 0
 }
 
-// SeatIsNew reports whether a port has one flow more, after a direction moved from one slot to another.
+// SlotIsNew reports whether a port has one flow more, after a direction moved from one slot to another.
 // counted: the direction still counted in the old slot.
-func (s *Switch) SeatIsNew(before, after uint64, counted bool) bool {
+func (s *Switch) SlotIsNew(before, after uint64, counted bool) bool {
 	was := C.int(0)
 	if counted {
 		was = 1
 	}
-	return C.native_seat_is_new(s.c, C.weir_u64(before), C.weir_u64(after), was) != 0
+	return C.native_slot_is_new(s.c, C.weir_u64(before), C.weir_u64(after), was) != 0
 }
 
 // OpeningComes counts an open handshake and returns its registration.

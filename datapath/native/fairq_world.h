@@ -13,14 +13,14 @@ WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
 #include "../core/fairq/edge.h"
 #include "../core/fairq/groups.h"
 #include "../core/fairq/release.h"
-#include "../core/fairq/seats.h"
+#include "../core/fairq/slots.h"
 
 struct native_port {
 	struct port port;
 	weir_u64 here; // a direction in this slot changes nothing
 };
 
-struct native_slot {
+struct native_entry {
 	struct native_port at;
 	struct port_config config;
 	weir_u32 id;
@@ -32,22 +32,22 @@ struct weir_world {
 	weir_u32 n;
 	struct edge_config edge;
 	weir_u8 count; // enum count_mode
-	struct native_slot slots[]; // n
+	struct native_entry entries[]; // n
 };
 
-enum { NATIVE_SLOTS = __builtin_offsetof(struct weir_world, slots) };
+enum { NATIVE_ENTRIES = __builtin_offsetof(struct weir_world, entries) };
 
 WEIR_INLINE struct port *native_port(struct weir_world *w, weir_u32 id)
 {
-	return id < w->n ? &w->slots[id].at.port : 0;
+	return id < w->n ? &w->entries[id].at.port : 0;
 }
 
 // The steps that follow each event at a port.
-WEIR_INLINE void native_followed(struct native_slot *s, weir_u64 gap_ns)
+WEIR_INLINE void native_followed(struct native_entry *s, weir_u64 gap_ns)
 {
-	if (port_holds(&s->config, &s->at.port))
-		port_held(&s->config, &s->at.port, gap_ns);
-	s->at.here = seat_at(s->id, s->at.port.epoch);
+	if (port_must_limit(&s->config, &s->at.port))
+		port_limited(&s->config, &s->at.port, gap_ns);
+	s->at.here = slot_at(s->id, s->at.port.epoch);
 }
 
 #endif

@@ -15,7 +15,7 @@ import (
 var randomEvents = map[string]func() *vector.File{
 	"fairq":  randomFairQ,
 	"window": randomWindow,
-	"seats":  randomSeats, "release": randomRelease, "groups": randomGroups, "edge": randomEdge,
+	"slots":  randomSlots, "release": randomRelease, "groups": randomGroups, "edge": randomEdge,
 }
 
 // happens returns the line of one event.
@@ -32,8 +32,8 @@ func begins(i int, config, state vector.Fields) []vector.Line {
 	}
 }
 
-func randomSeats() *vector.File {
-	f := header("seats")
+func randomSlots() *vector.File {
+	f := header("slots")
 	r := rand.New(rand.NewPCG(3, 3))
 	for i := range 30 {
 		count := uint64(i % 3)
@@ -62,7 +62,7 @@ func randomPortConfig(r *rand.Rand) vector.Fields {
 	return vector.Fields{
 		{Key: "law_target_bytes", Value: sized(r, 24)}, {Key: "law_tick_ns", Value: sized(r, 20)}, {Key: "law_period_ns", Value: 1 + sized(r, 24)},
 		{Key: "law_cap_bytes", Value: sized(r, 24) * r.Uint64N(2)}, {Key: "law_floor_bytes", Value: sized(r, 14) * r.Uint64N(2)}, {Key: "epoch_ns", Value: 1 + sized(r, 26)},
-		{Key: "pipe_bytes", Value: sized(r, 28)}, {Key: "hold", Value: r.Uint64N(4)}, {Key: "hold_share", Value: sized(r, 17)},
+		{Key: "pipe_bytes", Value: sized(r, 28)}, {Key: "mode", Value: r.Uint64N(4)}, {Key: "limited_buckets", Value: sized(r, 17)},
 		{Key: "releasing", Value: r.Uint64N(8) / 7}, {Key: "mss_unknown", Value: sized(r, 16)}, {Key: "divisor", Value: sized(r, 6)},
 	}
 }
@@ -72,8 +72,8 @@ func randomRelease() *vector.File {
 	r := rand.New(rand.NewPCG(4, 4))
 	for i := range 40 {
 		f.Lines = append(f.Lines, begins(i, randomPortConfig(r), vector.Fields{
-			{Key: "port_grant_q8", Value: sized(r, 35)}, {Key: "port_let_go_q8", Value: sized(r, 35) * r.Uint64N(2)}, {Key: "port_let_go_from", Value: sized(r, 16)},
-			{Key: "port_spared", Value: sized(r, 16)}, {Key: "port_hold", Value: r.Uint64N(3)}, {Key: "port_easing", Value: r.Uint64N(2)}, {Key: "port_enforced", Value: r.Uint64N(2)},
+			{Key: "port_grant_q8", Value: sized(r, 35)}, {Key: "port_release_q8", Value: sized(r, 35) * r.Uint64N(2)}, {Key: "port_release_from", Value: sized(r, 16)},
+			{Key: "port_spared", Value: sized(r, 16)}, {Key: "port_mode", Value: r.Uint64N(3)}, {Key: "port_easing", Value: r.Uint64N(2)}, {Key: "port_enforced", Value: r.Uint64N(2)},
 			{Key: "port_running", Value: r.Uint64N(2)}, {Key: "port_wheel.0", Value: sized(r, 12)}, {Key: "port_law_flows", Value: sized(r, 12)},
 			{Key: "port_law_window_q8", Value: sized(r, 34)}, {Key: "port_law_aggregate_q8", Value: sized(r, 44)}, {Key: "port_law_mss_bytes", Value: sized(r, 16)},
 		})...)
@@ -85,7 +85,7 @@ func randomRelease() *vector.File {
 			case 0:
 				f.Lines = append(f.Lines, happens("recount", at, live))
 			case 1, 2, 3:
-				f.Lines = append(f.Lines, happens("hold", vector.Field{Key: "gap_ns", Value: sized(r, 27)}))
+				f.Lines = append(f.Lines, happens("limit", vector.Field{Key: "gap_ns", Value: sized(r, 27)}))
 			case 4:
 				f.Lines = append(f.Lines, happens("lease", at, live, vector.Field{Key: "heartbeat_ns", Value: sized(r, 28)}, vector.Field{Key: "lease_ns", Value: sized(r, 28)}))
 			default:
@@ -101,21 +101,21 @@ func randomGroups() *vector.File {
 	r := rand.New(rand.NewPCG(5, 5))
 	for i := range 30 {
 		f.Lines = append(f.Lines, begins(i, randomPortConfig(r), vector.Fields{
-			{Key: "port_grant_q8", Value: sized(r, 35)}, {Key: "port_let_go_q8", Value: sized(r, 35)}, {Key: "port_let_go_from", Value: sized(r, 16)},
-			{Key: "port_spared", Value: sized(r, 17) * r.Uint64N(2)}, {Key: "port_hold", Value: r.Uint64N(8) / 6}, {Key: "port_enforced", Value: r.Uint64N(2)}, {Key: "port_equilibrium_q8", Value: sized(r, 34)},
+			{Key: "port_grant_q8", Value: sized(r, 35)}, {Key: "port_release_q8", Value: sized(r, 35)}, {Key: "port_release_from", Value: sized(r, 16)},
+			{Key: "port_spared", Value: sized(r, 17) * r.Uint64N(2)}, {Key: "port_mode", Value: r.Uint64N(8) / 6}, {Key: "port_enforced", Value: r.Uint64N(2)}, {Key: "port_equilibrium_q8", Value: sized(r, 34)},
 			{Key: "port_opening.0", Value: sized(r, 12)}, {Key: "port_opening.7", Value: sized(r, 12)}, {Key: "port_law_flows", Value: sized(r, 12)}, {Key: "port_law_aggregate_q8", Value: sized(r, 44)},
 		})...)
 		for range 8 {
-			lot := vector.Field{Key: "lot", Value: r.Uint64N(65536)}
+			bucket := vector.Field{Key: "bucket", Value: r.Uint64N(65536)}
 			switch r.IntN(6) {
 			case 0:
 				f.Lines = append(f.Lines, happens("floor", vector.Field{Key: "mss_option_bytes", Value: sized(r, 16)}, vector.Field{Key: "gso_size_bytes", Value: sized(r, 16)}))
 			case 1:
-				f.Lines = append(f.Lines, happens("advertises", lot))
+				f.Lines = append(f.Lines, happens("advertises", bucket))
 			case 2:
 				f.Lines = append(f.Lines, happens("assume", vector.Field{Key: "receiver_flags", Value: r.Uint64N(8)}, vector.Field{Key: "sender_flags", Value: r.Uint64N(2)}, vector.Field{Key: "sender_port", Value: r.Uint64N(2)}))
 			default:
-				f.Lines = append(f.Lines, happens("grant", lot, vector.Field{Key: "opening", Value: r.Uint64N(2)}, vector.Field{Key: "live", Value: r.Uint64N(2)},
+				f.Lines = append(f.Lines, happens("grant", bucket, vector.Field{Key: "opening", Value: r.Uint64N(2)}, vector.Field{Key: "live", Value: r.Uint64N(2)},
 					vector.Field{Key: "apart", Value: r.Uint64N(2)}, vector.Field{Key: "now_ns", Value: sized(r, 28)}))
 			}
 		}
@@ -152,7 +152,7 @@ func randomEdge() *vector.File {
 			case 2, 3:
 				f.Lines = append(f.Lines, happens("due", ack...))
 			case 4, 5:
-				f.Lines = append(f.Lines, happens("tell", append(ack, vector.Field{Key: "field", Value: min(field, sized(r, 16))})...))
+				f.Lines = append(f.Lines, happens("advertise", append(ack, vector.Field{Key: "field", Value: min(field, sized(r, 16))})...))
 			case 6:
 				f.Lines = append(f.Lines, happens("left", ack[1:3]...))
 			default:

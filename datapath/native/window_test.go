@@ -184,7 +184,7 @@ func TestShrinkAvoid_RightEdgeNeverMovesLeft(t *testing.T) {
 	var edge native.WindowEdge
 	var sent, right uint64 // not wrapped: the bytes acknowledged, and the furthest edge granted
 	sent, right = 3<<30, 3<<30
-	held, allowLeft := 0, 0
+	clamped, allowLeft := 0, 0
 	for i := range 300_000 {
 		if i > 0 {
 			sent += r.Uint64N(right - sent + 1)
@@ -205,12 +205,12 @@ func TestShrinkAvoid_RightEdgeNeverMovesLeft(t *testing.T) {
 			allowLeft++
 		}
 		if granted < uint64(a.Field)<<a.Shift {
-			held++
+			clamped++
 		}
 		right = max(right, sent+granted)
 	}
-	if right < 1<<32 || held < 100_000 || allowLeft < 10_000 {
-		t.Errorf("right edge %d, clamped %d times, would have moved left %d times: this test shows nothing", right, held, allowLeft)
+	if right < 1<<32 || clamped < 100_000 || allowLeft < 10_000 {
+		t.Errorf("right edge %d, clamped %d times, would have moved left %d times: this test shows nothing", right, clamped, allowLeft)
 	}
 }
 

@@ -14,41 +14,41 @@ import (
 // runs.
 const HeartbeatInterval = 250 * time.Millisecond
 
-// Hold is which flows of a port are limited, and to what window.
-type Hold uint8
+// Mode is which flows of a port are limited, and to what window.
+type Mode uint8
 
 // The values are those in the kernel.
 const (
-	// HoldAll limits every flow to the law's window, which an integrator finds from the queue.
-	HoldAll Hold = 0
-	// HoldPart limits a share of the flows to the equilibrium window, and lets the others pass. The queue
+	// EnforceAll limits every flow to the law's window, which an integrator finds from the queue.
+	EnforceAll Mode = 0
+	// EnforcePart limits a share of the flows to the equilibrium window, and lets the others pass. The queue
 	// depends little on the few that are limited, so the integrator rests.
-	HoldPart Hold = 1
-	// HoldNone changes nothing. Flows are counted, the equilibrium window is calculated, and ACKs that would be
+	EnforcePart Mode = 1
+	// EnforceNone changes nothing. Flows are counted, the equilibrium window is calculated, and ACKs that would be
 	// rewritten are counted.
-	HoldNone Hold = 2
+	EnforceNone Mode = 2
 )
 
-func (h Hold) String() string {
+func (h Mode) String() string {
 	switch h {
-	case HoldAll:
+	case EnforceAll:
 		return "all"
-	case HoldPart:
+	case EnforcePart:
 		return "part"
-	case HoldNone:
+	case EnforceNone:
 		return "none"
 	}
-	return fmt.Sprintf("hold %d", uint8(h))
+	return fmt.Sprintf("mode %d", uint8(h))
 }
 
-// Lots is the number of hash buckets, into which connections are divided. A connection has one for as long as the
-// tables live, by a keyed hash of its ends; the ends do not know the key. HoldShare of them are limited. A larger
+// Buckets is the number of hash buckets, into which connections are divided. A connection has one for as long as the
+// tables live, by a keyed hash of its ends; the ends do not know the key. LimitedBuckets of them are limited. A larger
 // share limits the same flows and more.
-const Lots = 1 << 16
+const Buckets = 1 << 16
 
-// Arm has the counters of a group of a port's flows since the port was attached: treatment group (limited) or
+// Group has the counters of a group of a port's flows since the port was attached: treatment group (limited) or
 // control group (unlimited). Bytes are TCP payload, by sequence numbers as they pass this switch.
-type Arm struct {
+type Group struct {
 	Flows              uint32 // active flows, as of the last heartbeat
 	DataBytes          uint64 // sent, again or for the first time
 	RetransmittedBytes uint64 // of them, those sent again, or reordered on their way here
@@ -60,19 +60,19 @@ type Arm struct {
 // Stats is the state of a port at one moment, and its counters since it was attached. Packets are those that
 // leave by the port, or would but for Dropped, as they are on the wire: a GSO packet counts its segments.
 type Stats struct {
-	Port        string
-	Flows       uint32 // β, limited or not
-	WindowBytes uint64 // Rwnd, the law's window of each flow; EquilibriumBytes unless HoldAll
-	GrantBytes  uint64 // the window that flows are limited to; 0: none is limited
-	TargetBytes uint32 // αB
-	QueueBytes  uint32 // at the last sample
-	QueueMax    uint32 // since the port was attached
-	SlowStart   bool
-	Enforced    bool // at the last sample user space was running
-	Hold        Hold
-	HoldShare   uint32 // with HoldPart: number of buckets that are limited
-	LettingGo   bool   // flows that were limited before are being released
-	MSSBytes    uint16
+	Port           string
+	Flows          uint32 // β, limited or not
+	WindowBytes    uint64 // Rwnd, the law's window of each flow; EquilibriumBytes unless EnforceAll
+	GrantBytes     uint64 // the window that flows are limited to; 0: none is limited
+	TargetBytes    uint32 // αB
+	QueueBytes     uint32 // at the last sample
+	QueueMax       uint32 // since the port was attached
+	SlowStart      bool
+	Enforced       bool // at the last sample user space was running
+	Mode           Mode
+	LimitedBuckets uint32 // with EnforcePart: number of buckets that are limited
+	FlowsReleasing bool   // flows that were limited before are being released
+	MSSBytes       uint16
 
 	// EquilibriumBytes is (PipeBytes + TargetBytes) / Flows within the law's floor and cap. 0: no flows.
 	EquilibriumBytes uint64
@@ -88,7 +88,7 @@ type Stats struct {
 	// connections.
 	OneSidedData, OneSidedAcks uint32
 	// Figures of the flows whose data leaves by this port: [0] control group, [1] treatment group.
-	Arms [2]Arm
+	Groups [2]Group
 
 	Samples         uint64        // of the queue, by the timer
 	SamplesByPacket uint64        // by a packet, because the timer was late
@@ -111,13 +111,13 @@ type Stats struct {
 	Signed     uint64 // TCP-MD5, TCP-AO: acknowledgements left unchanged
 	OutOfScope uint64
 	Unwritable uint64 // the kernel had no memory to make it writable
-	Untold     uint64 // edge mode: left to the edge, which knows the window
+	LeftToEdge uint64 // edge mode: left to the edge, which knows the window
 	Dropped    uint64 // signed segments, if the configuration drops them
 	Data       uint64 // with payload, whatever else they are
 	Opened     uint64 // connections that were entered in the table
 	Adopted    uint64 // of them, those older than the program
 	TableFull  uint64 // not entered: the table or the port's share was full
-	Told       uint64 // edge mode: ACKs that advertised a window to the edge
+	Advertised uint64 // edge mode: ACKs that advertised a window to the edge
 	Assumed    uint64 // ACKs whose data passes another switch, limited to a part of the window
 }
 
@@ -125,7 +125,7 @@ type Stats struct {
 type Flow struct {
 	From, To netip.AddrPort // of the data
 	VLANs    uint32         // tags from the outer to the inner, 12 bits each; 0: none
-	Held     bool
+	Limited  bool
 	Counted  bool // it sent data recently: one of the port's active flows
 	Seen     bool // it passed since the heartbeat before the last
 	OneSided bool // for a second only its data, or only its acknowledgements, passed here
@@ -156,17 +156,17 @@ type SignedSource struct {
 
 // Switch is what the kernel knows of the ports of one pin directory.
 type Switch struct {
-	Holder    attach.Holder // the process that attached last
-	BeatAge   time.Duration
-	Lease     time.Duration // how long the state stays valid after a heartbeat
-	Releasing bool          // the process is about to leave
-	Ports     []Pinned      // by name
+	Holder       attach.Holder // the process that attached last
+	HeartbeatAge time.Duration
+	Lease        time.Duration // how long the state stays valid after a heartbeat
+	Releasing    bool          // the process is about to leave
+	Ports        []Pinned      // by name
 	// SignedSources are the sources of most signed segments, 10 at most.
 	SignedSources []SignedSource
 }
 
 // Alive reports whether a running process has the ports: its last heartbeat is younger than the lease.
-func (s *Switch) Alive() bool { return !s.Releasing && s.BeatAge < s.Lease }
+func (s *Switch) Alive() bool { return !s.Releasing && s.HeartbeatAge < s.Lease }
 
 // Pinned is one port that a law's program is attached to by a pinned link.
 type Pinned struct {

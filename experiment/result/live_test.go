@@ -42,7 +42,7 @@ func TestLaw(t *testing.T) {
 		t.Fatalf("%+v; want 10 flows on average of 3 samples", got)
 	}
 	if grant, window := got[1].Over, got[2].Over; grant.Mean != 1500 || grant.N != 2 || window.Max != 1000 {
-		t.Errorf("grant %+v, window %+v; where nothing is held nothing is granted", grant, window)
+		t.Errorf("grant %+v, window %+v; where nothing is limited nothing is granted", grant, window)
 	}
 	if v, ok := r.Values([]string{"bottleneck", "law", "flows"}); !ok || len(v) != 3 {
 		t.Errorf("the values behind it: %v, %v", v, ok)

@@ -23,7 +23,7 @@ func Spec() law.Spec {
 			{Name: Window, Text: "the law's window, without the floor"},
 			{Name: Acks, Kind: law.Total, Main: "-", Text: "acknowledgements of connections in the flow table, where they leave"},
 			{Name: Rewritten, Kind: law.Total, Main: "-", Text: "of them, those rewritten to a smaller window"},
-			{Name: Told, Kind: law.Total, Main: "-", Heading: "ACKs advertised", Unit: "thousand", Scale: 1e-3, Text: "edge mode: flagged, to advertise a window to the edge"},
+			{Name: Advertised, Kind: law.Total, Main: "-", Heading: "ACKs advertised", Unit: "thousand", Scale: 1e-3, Text: "edge mode: flagged, to advertise a window to the edge"},
 			{Name: Left, Kind: law.Total, Main: "-", Heading: "ACKs left", Unit: "thousand", Scale: 1e-3, Text: "edge mode: unchanged, left to the edge"},
 		},
 		Report: report,
@@ -32,13 +32,13 @@ func Spec() law.Spec {
 
 // Names of the metrics.
 const (
-	Flows     = "flows"
-	Grant     = "grant_bytes"
-	Window    = "window_bytes"
-	Acks      = "acks"
-	Rewritten = "acks_rewritten"
-	Told      = "acks_told"
-	Left      = "acks_left"
+	Flows      = "flows"
+	Grant      = "grant_bytes"
+	Window     = "window_bytes"
+	Acks       = "acks"
+	Rewritten  = "acks_rewritten"
+	Advertised = "acks_told"
+	Left       = "acks_left"
 )
 
 // Further counters of a Tally, in addition to the metrics of kind Total.
@@ -66,8 +66,8 @@ func Sample(flows uint32, window, grant uint64) []law.Value {
 // report implements law.Spec.Report. It notes causes that kept FairQ from limiting more than a thousandth of the flows or
 // ACKs, and samples of the queue that came late.
 func report(t law.Tally) (totals []law.Value, trouble []string) {
-	for _, name := range []string{Acks, Rewritten, Told, Left} {
-		if (name == Told || name == Left) && t[Told]+t[Left] == 0 {
+	for _, name := range []string{Acks, Rewritten, Advertised, Left} {
+		if (name == Advertised || name == Left) && t[Advertised]+t[Left] == 0 {
 			continue // no edge mode
 		}
 		totals = append(totals, law.Value{Metric: name, Value: float64(t[name])})

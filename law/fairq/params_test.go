@@ -105,7 +105,7 @@ func TestReport(t *testing.T) {
 	if len(trouble) != 3 || !strings.Contains(trouble[0], "no room") || !strings.Contains(trouble[1], "no connection") || !strings.Contains(trouble[2], "by a packet") {
 		t.Errorf("%q", trouble)
 	}
-	if want := []law.Value{{Metric: Acks}, {Metric: Rewritten}, {Metric: Told}, {Metric: Left, Value: 1}}; !slices.Equal(totals, want) {
+	if want := []law.Value{{Metric: Acks}, {Metric: Rewritten}, {Metric: Advertised}, {Metric: Left, Value: 1}}; !slices.Equal(totals, want) {
 		t.Errorf("%v", totals)
 	}
 }

@@ -109,7 +109,7 @@ func (p *oskenPeer) do(verb string, xid uint32, m openflow.Message) {
 		p.t.Fatal(err)
 	}
 	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
-		p.t.Fatalf("tell os-ken: %v", err)
+		p.t.Fatalf("write to os-ken: %v", err)
 	}
 }
 

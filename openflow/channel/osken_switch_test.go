@@ -229,9 +229,9 @@ func (k *oskenTalk) unasked(m openflow.Message) {
 	default:
 		select {
 		case got := <-k.handler.messages:
-			equal(k.t, "told", m, got)
+			equal(k.t, "reported", m, got)
 		case <-time.After(oskenPatience):
-			k.t.Errorf("the handler is not told of %s", m)
+			k.t.Errorf("the handler gets no report of %s", m)
 		}
 	}
 }

@@ -207,12 +207,12 @@ func (k *ovsTalk) events() {
 		{[]string{"del-port", "br0", "p2"}, openflow.PortDelete},
 	} {
 		k.v.vsctl(change.args...)
-		told := k.next(openflow.TypePortStatus).(*openflow.PortStatus)
-		for told.Reason == openflow.PortModify { // several events may follow as the switch reads the port
-			told = k.next(openflow.TypePortStatus).(*openflow.PortStatus)
+		status := k.next(openflow.TypePortStatus).(*openflow.PortStatus)
+		for status.Reason == openflow.PortModify { // several events may follow as the switch reads the port
+			status = k.next(openflow.TypePortStatus).(*openflow.PortStatus)
 		}
-		if told.Reason != change.reason || told.Desc.Name != "p2" {
-			k.t.Errorf("%v: %s", change.args, told)
+		if status.Reason != change.reason || status.Desc.Name != "p2" {
+			k.t.Errorf("%v: %s", change.args, status)
 		}
 	}
 	first := ovsActions()[0]

@@ -240,7 +240,7 @@ func TestRole_PeerEndsIt(t *testing.T) {
 					}
 				}
 				if len(st.kept) != 1 || st.kept[0] != 5 {
-					t.Errorf("the store was told %v: a peer's numbers are none of its business", st.kept)
+					t.Errorf("the store got %v: a peer's numbers are none of its business", st.kept)
 				}
 			})
 		})
@@ -322,7 +322,7 @@ func TestRole_RefusedID(t *testing.T) {
 				}
 				w.ended(conn, CauseStale)
 				if len(st.kept) != 1 {
-					t.Errorf("the store was told %v: a peer's numbers are none of its business", st.kept)
+					t.Errorf("the store got %v: a peer's numbers are none of its business", st.kept)
 				}
 			})
 		})

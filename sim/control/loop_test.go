@@ -237,8 +237,8 @@ func loop(t *testing.T, hypervisors bool) []byte {
 			t.Errorf("%s: %+v", p.Name, c)
 		}
 	}
-	if n.Lent() != 0 || m.Err() != nil || m.Counts().Lost == 0 || m.Counts().OnTheWay != 0 {
-		t.Errorf("%d packets are lost, %v, %+v", n.Lent(), m.Err(), m.Counts())
+	if n.Borrowed() != 0 || m.Err() != nil || m.Counts().Lost == 0 || m.Counts().OnTheWay != 0 {
+		t.Errorf("%d packets are lost, %v, %+v", n.Borrowed(), m.Err(), m.Counts())
 	}
 	return bed.sink.text
 }

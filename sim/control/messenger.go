@@ -56,14 +56,14 @@ func (o *Options) check() error {
 
 // Messenger carries messages between sites. It belongs to the goroutine of its Queue.
 type Messenger struct {
-	queue  *event.Queue
-	o      Options
-	sites  []*Site
-	pairs  map[[2]int]*pair
-	free   []*message
-	lent   int64 // messages outside free
-	counts Counts
-	err    error // the first error of an action or event
+	queue    *event.Queue
+	o        Options
+	sites    []*Site
+	pairs    map[[2]int]*pair
+	free     []*message
+	borrowed int64 // messages outside free
+	counts   Counts
+	err      error // the first error of an action or event
 }
 
 // Err returns an error for the first action or event that did not reach a site that accepts it; nil: none so far.
@@ -120,13 +120,13 @@ func (m *Messenger) Counts() Counts {
 	for _, s := range m.sites {
 		c.Waiting += int64(s.out.len())
 	}
-	c.OnTheWay = m.lent - c.Waiting
+	c.OnTheWay = m.borrowed - c.Waiting
 	return c
 }
 
 // newMessage takes a message from the pool.
 func (m *Messenger) newMessage() *message {
-	m.lent++
+	m.borrowed++
 	if n := len(m.free); n > 0 {
 		g := m.free[n-1]
 		m.free = m.free[:n-1]
@@ -140,7 +140,7 @@ func (m *Messenger) newMessage() *message {
 func (m *Messenger) release(g *message) {
 	g.event, g.action = nil, nil
 	m.free = append(m.free, g)
-	m.lent--
+	m.borrowed--
 }
 
 // send queues a message, and begins it if the sender's line is free.

@@ -94,10 +94,10 @@ func TestSite_ControllerAndSwitch(t *testing.T) {
 		Name: "controller", Law: lawtest.Checked(t, &clockwork{period: ms, next: ms}, &clockwork{period: ms, next: ms}),
 		Route: func(_ law.Action, to []*Site) []*Site { return append(to, sw) },
 	})
-	lent := &measured{Ports: []int{1, 2}}
+	borrowed := &measured{Ports: []int{1, 2}}
 	at(q, 500_000, func(event.Time) {
-		sw.Report(controller, 100, 0, lent)
-		lent.Ports[0] = 99
+		sw.Report(controller, 100, 0, borrowed)
+		borrowed.Ports[0] = 99
 	})
 	at(q, 505_000, func(event.Time) { sw.Report(controller, 100, 0, &measured{Ports: []int{7}}) }) // the law steps before its action has arrived
 	q.Run(2500 * event.Microsecond)
@@ -150,12 +150,12 @@ func TestSite_EventsOfItsOwnActions(t *testing.T) {
 	var log []string
 	port := &obeys{}
 	s := add(t, m, SiteOptions{Name: "switch", Law: &clockwork{log: &log}, Enforcer: port})
-	lent, left := &measured{Ports: []int{0}}, 2
+	borrowed, left := &measured{Ports: []int{0}}, 2
 	port.also = func(event.Time) {
 		if left--; left >= 0 {
-			lent.Ports[0] = 10 * left
-			s.Event(lent)
-			lent.Ports[0] = 99
+			borrowed.Ports[0] = 10 * left
+			s.Event(borrowed)
+			borrowed.Ports[0] = 99
 		}
 	}
 	s.Event(&measured{Ports: []int{1}})

@@ -175,8 +175,8 @@ func TestACDC_Feedback(t *testing.T) {
 	full.SetAck(full.Ack() + 5000)
 	got := k.send(full)
 	b.wait(event.Millisecond) // its own ACK comes behind it
-	if n := a.counts.alone - seen; n != 1 || out.reportedTotal != in.total || got.Payload() != 1460 || b.net.Lent() != 0 {
-		t.Errorf("%d times alone, reported %d of %d, %d packets in use, and the guest got %+v", n, out.reportedTotal, in.total, b.net.Lent(), got)
+	if n := a.counts.alone - seen; n != 1 || out.reportedTotal != in.total || got.Payload() != 1460 || b.net.Borrowed() != 0 {
+		t.Errorf("%d times alone, reported %d of %d, %d packets in use, and the guest got %+v", n, out.reportedTotal, in.total, b.net.Borrowed(), got)
 	}
 	blocks := k.segment(1, network.ACK, 0, 60_000)
 	blocks.SetAck(blocks.Ack() + 5000)
@@ -217,7 +217,7 @@ func TestACDC_Police(t *testing.T) {
 		if police {
 			want = 1
 		}
-		if c := nic.Counters(); c.Law.Packets != want || int64(a.counts.policed) != want || b.net.Lent() != 0 {
+		if c := nic.Counters(); c.Law.Packets != want || int64(a.counts.policed) != want || b.net.Borrowed() != 0 {
 			t.Errorf("police %v: %d packets dropped, %d counted, want %d", police, c.Law.Packets, a.counts.policed, want)
 		}
 	}
@@ -274,7 +274,7 @@ func TestACDC_TableIsBounded(t *testing.T) {
 
 // Only the receiver's virtual switch has room for a connection, so nobody answers its feedback. Guests with ECN keep
 // their marks and the ECE that answers them.
-func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
+func TestACDC_MarksOfUnlimitedFlows(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	a.mostConns = 1
 	b.talk(0, "sender1", "sender2").opens()

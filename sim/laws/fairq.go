@@ -108,7 +108,7 @@ func (w fairQPorts) Tally() law.Tally {
 	for _, q := range w {
 		t[fairq.Acks] += q.rewritten + q.smaller + q.ungoverned + q.left
 		t[fairq.Rewritten] += q.rewritten
-		t[fairq.Told] += q.advertised
+		t[fairq.Advertised] += q.advertised
 		t[fairq.Left] += q.left
 		t[fairq.Seen] += q.seen
 		t[fairq.Unknown] += q.unknown

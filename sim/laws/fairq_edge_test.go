@@ -37,7 +37,7 @@ func (b *bed) cross(port string) *crossing {
 // The switches advertise a flow's window once in 10 ms, and at once when it moved by more than an eighth. All other
 // ACKs cross the switches unchanged. They still arrive at the sender limited, and without a flag. By hand, as in
 // docs/fairq.md.
-func TestFairQ_EdgeModeTellsSome(t *testing.T) {
+func TestFairQ_EdgeModeAdvertisesSome(t *testing.T) {
 	p := fairQDefaults()
 	p.Edge = true
 	b := newBed(t, 2, p)
@@ -85,7 +85,7 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 	if back.changed > 0 {
 		t.Errorf("%d windows were changed without a flag", back.changed)
 	}
-	if n := b.tally(); n[fairq.Told] != 9 || n[fairq.Left] != 17 || n[fairq.Acks] != 38 {
+	if n := b.tally(); n[fairq.Advertised] != 9 || n[fairq.Left] != 17 || n[fairq.Acks] != 38 {
 		t.Errorf("%+v", n)
 	}
 }

@@ -192,7 +192,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) {
 	q.state.DataSeen = 1
 	e.Port = q.id
 	c.reset = false // the ends ignored the reset
-	if !e.Sits(q.state) && q.sw.state.Sends(e, int(q.id)-1, behind(pk), uint64(now)) {
+	if !e.InSlot(q.state) && q.sw.state.Sends(e, int(q.id)-1, behind(pk), uint64(now)) {
 		q.start(now)
 	}
 }
@@ -223,7 +223,7 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 	}
 	// The answer depends on these two numbers only. Most flows of a port ask the same question until its window
 	// changes.
-	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Told)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
+	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Announced)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
 	if k := &at.known; k.asked != asked || k.grantQ8 != at.state.GrantQ8 {
 		k.asked, k.grantQ8 = asked, at.state.GrantQ8
 		a := q.question(e, pk, at, uint8(apart))
@@ -241,7 +241,7 @@ type known struct {
 // question builds core's question about an ACK that the end e sends. at is the port that limits the ACK, or nil if it
 // is unknown.
 func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8) native.Ack {
-	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Told: e.Told, Shrink: q.sw.shrink, Apart: apart}
+	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Announced: e.Announced, Shrink: q.sw.shrink, Apart: apart}
 	if e.Flags&native.EndUnified != 0 {
 		a.Unified = 1
 	}
@@ -293,7 +293,7 @@ func (q *fairQPort) write(pk *network.Packet, f native.Field) {
 // announce writes the switch's scale into a SYN, or into a SYN-ACK that accepts its option.
 func (s *fairQSwitch) announce(e *native.End, pk *network.Packet) {
 	if s.unify && pk.Scale() >= 0 {
-		e.Told = s.unifyShift
+		e.Announced = s.unifyShift
 		e.Flags |= native.EndUnified
 		pk.SetScale(int8(s.unifyShift))
 	}
@@ -302,6 +302,6 @@ func (s *fairQSwitch) announce(e *native.End, pk *network.Packet) {
 // announceAgain writes the same scale into a retransmitted SYN or SYN-ACK.
 func announceAgain(e *native.End, pk *network.Packet) {
 	if e.Flags&native.EndUnified != 0 && pk.Scale() >= 0 {
-		pk.SetScale(int8(e.Told))
+		pk.SetScale(int8(e.Announced))
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	activeEpochs = 4 // epochs for which a direction counts after it last sent (core/fairq/seats.h)
+	activeEpochs = 4 // epochs for which a direction counts after it last sent (core/fairq/slots.h)
 	// mostRest is the longest that the timer rests while the queue is empty.
 	mostRest = 4 * event.Millisecond
 	// looksEvery: while the timer rests, every 16th packet checks whether a sample is due.

@@ -183,7 +183,7 @@ func (b *bed) expect(what string, got, want uint16) {
 
 // By hand: the windows of a port's flows add up to 25 KB, and the field is rounded up to 128 bytes. A SYN-ACK's field
 // is not scaled. No flow gets less than its MSS and a byte.
-func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
+func TestFairQ_LimitsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	b := newBed(t, 1, fairQDefaults())
 	one := b.talk(0, "sender1", "receiver1")
 	synACK, ack := one.opens()

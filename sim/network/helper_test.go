@@ -99,8 +99,8 @@ func conservedBut(t testing.TB, n *Network, held int64) {
 			held += p.server.packets
 		}
 	}
-	if n.Lent() != held {
-		t.Errorf("%d packets are outside the pool, %d in ports", n.Lent(), held)
+	if n.Borrowed() != held {
+		t.Errorf("%d packets are outside the pool, %d in ports", n.Borrowed(), held)
 	}
 }
 

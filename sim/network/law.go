@@ -33,9 +33,9 @@ type Rescuer interface {
 
 // Values of Packet.state.
 const (
-	lent   uint8 = iota
-	pooled       // in the pool
-	passed       // has passed the first Packet.by laws of the port that sends it: sendBehind
+	borrowed uint8 = iota
+	pooled         // in the pool
+	passed         // has passed the first Packet.by laws of the port that sends it: sendBehind
 	// Taken by the law at Packet.at with the number Packet.by in its chain.
 	takenAtPort // a port's law
 	takenOut    // a guard, on the way from its host
@@ -126,7 +126,7 @@ func (p *Port) sendBehind(pk *Packet, i int) {
 func (p *Port) obey(pk *Packet, now event.Time) bool {
 	l := p.law
 	if pk.state == passed {
-		pk.state = lent
+		pk.state = borrowed
 		if l = p.rest(int(pk.by)); l == nil {
 			return true
 		}
@@ -224,7 +224,7 @@ func (n *Network) untake(pk *Packet) {
 	default:
 		panic("network: a packet that no law has taken was returned or discarded")
 	}
-	pk.state = lent
+	pk.state = borrowed
 }
 
 // release is Return without a wait for other laws.

@@ -320,8 +320,8 @@ func lookAtLaws(t *rapid.T, p *Port, m *slowLaws, sc *script) {
 	if p.server != nil {
 		inside += p.server.packets
 	}
-	if p.net.Lent() != inside {
-		t.Fatalf("%d packets are outside the pool, %d inside", p.net.Lent(), inside)
+	if p.net.Borrowed() != inside {
+		t.Fatalf("%d packets are outside the pool, %d inside", p.net.Borrowed(), inside)
 	}
 }
 

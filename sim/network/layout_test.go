@@ -14,7 +14,7 @@ func TestNewPacketIsZeroed(t *testing.T) {
 	for i := range unsafe.Offsetof(pk.blocks) {
 		*(*byte)(unsafe.Add(unsafe.Pointer(pk), i)) = 1
 	}
-	pk.state = lent
+	pk.state = borrowed
 	n.Free(pk)
 	again := n.NewPacket()
 	if again != pk {

@@ -110,8 +110,8 @@ const slabPackets = 512
 
 // pool provides packets, the last freed one first. It only grows, to the largest number in use at one time.
 type pool struct {
-	free []*Packet // its capacity is the number of all packets
-	lent int64
+	free     []*Packet // its capacity is the number of all packets
+	borrowed int64
 }
 
 // NewPacket returns a packet from the pool, zeroed except for Scale, which is -1, and for unused Blocks, Total and
@@ -124,12 +124,12 @@ func (n *Network) NewPacket() *Packet {
 	last := len(p.free) - 1
 	pk := p.free[last]
 	p.free = p.free[:last]
-	p.lent++
+	p.borrowed++
 	// One by one: this does not touch the second cache line.
 	pk.src, pk.dst, pk.bytes, pk.hash = 0, 0, 0, 0
 	pk.conn, pk.seq, pk.ack, pk.payload = 0, 0, 0, 0
 	pk.srcPort, pk.dstPort, pk.window, pk.flags = 0, 0, 0, 0
-	pk.ecn, pk.priority, pk.proto, pk.state = 0, 0, 0, lent
+	pk.ecn, pk.priority, pk.proto, pk.state = 0, 0, 0, borrowed
 	pk.toAcceptor, pk.nBlocks, pk.reserved, pk.scale = false, 0, 0, -1
 	pk.mss, pk.sackPermitted, pk.feedback, pk.tag = 0, false, NoFeedback, 0
 	return pk
@@ -137,7 +137,7 @@ func (n *Network) NewPacket() *Packet {
 
 // grow fills an empty pool.
 func (p *pool) grow() {
-	p.free = slices.Grow(p.free, int(p.lent)+slabPackets)
+	p.free = slices.Grow(p.free, int(p.borrowed)+slabPackets)
 	slab := make([]Packet, slabPackets)
 	for i := range slab {
 		slab[i].state = pooled
@@ -147,13 +147,13 @@ func (p *pool) grow() {
 
 // Free returns a packet to the pool. It panics if the packet is in the pool already, or if a law has taken it.
 func (n *Network) Free(pk *Packet) {
-	if pk.state != lent {
+	if pk.state != borrowed {
 		panic("network: a packet was freed twice, or while a law had taken it")
 	}
 	pk.state = pooled
 	n.pool.free = append(n.pool.free, pk)
-	n.pool.lent--
+	n.pool.borrowed--
 }
 
-// Lent returns the number of packets outside the pool: with senders, in ports, on lines, with the sink.
-func (n *Network) Lent() int64 { return n.pool.lent }
+// Borrowed returns the number of packets outside the pool: with senders, in ports, on lines, with the sink.
+func (n *Network) Borrowed() int64 { return n.pool.borrowed }

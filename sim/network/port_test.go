@@ -97,8 +97,8 @@ func TestPortIsTheReference(t *testing.T) {
 		if c := port.Counters(); c.Tail.Packets != int64(ref.drops) || c.In.Packets != int64(len(steps)) || c.Queued.Packets != 0 {
 			t.Fatalf("counters %+v, want %d drops of %d", c, ref.drops, len(steps))
 		}
-		if n.Lent() != 0 {
-			t.Fatalf("%d packets are outside the pool", n.Lent())
+		if n.Borrowed() != 0 {
+			t.Fatalf("%d packets are outside the pool", n.Borrowed())
 		}
 	})
 }

@@ -78,8 +78,8 @@ func (l *ledger) check() {
 			l.t.Fatalf("a shared buffer of %d bytes has %d", b.Bytes, b.used)
 		}
 	}
-	if inside != l.net.Lent() || l.sent != l.delivered+l.lost+inside {
-		l.t.Fatalf("%d sent, %d delivered, %d lost, %d inside, %d outside the pool", l.sent, l.delivered, l.lost, inside, l.net.Lent())
+	if inside != l.net.Borrowed() || l.sent != l.delivered+l.lost+inside {
+		l.t.Fatalf("%d sent, %d delivered, %d lost, %d inside, %d outside the pool", l.sent, l.delivered, l.lost, inside, l.net.Borrowed())
 	}
 }
 
@@ -129,8 +129,8 @@ func TestRandomNetworks(t *testing.T) {
 		disturb(t, l, hostsOf(g))
 		n.Queue.Run(10 * event.Second)
 		l.check()
-		if n.Lent() != 0 || len(l.host) != 0 {
-			t.Fatalf("%d packets are still inside, %d not heard of", n.Lent(), len(l.host))
+		if n.Borrowed() != 0 || len(l.host) != 0 {
+			t.Fatalf("%d packets are still inside, %d not heard of", n.Borrowed(), len(l.host))
 		}
 	})
 }

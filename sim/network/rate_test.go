@@ -177,8 +177,8 @@ func TestRateIsTheSlowOne(t *testing.T) {
 		if !slices.Equal(got, m.gone) || len(tapped) != len(got) {
 			t.Fatalf("left\n%v, want\n%v, %d tapped", got, m.gone, len(tapped))
 		}
-		if c := p.Counters(); c.Tail.Packets != int64(m.drops) || c.Queued.Packets != 0 || n.Lent() != 0 {
-			t.Fatalf("%+v, %d packets in use; want %d drops", c, n.Lent(), m.drops)
+		if c := p.Counters(); c.Tail.Packets != int64(m.drops) || c.Queued.Packets != 0 || n.Borrowed() != 0 {
+			t.Fatalf("%+v, %d packets in use; want %d drops", c, n.Borrowed(), m.drops)
 		}
 	})
 }

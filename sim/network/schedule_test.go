@@ -143,8 +143,8 @@ func TestSchedulerIsTheSlowOne(t *testing.T) {
 		if got := n.Sink.(*sink).got; !slices.Equal(got, m.gone) || !slices.Equal(dropped, m.dropped) {
 			t.Fatalf("arrived %v, dropped %v; want %v and %v", got, dropped, m.gone, m.dropped)
 		}
-		if held := p.Counters().Queued.Packets; held != 0 || n.Lent() != 0 {
-			t.Fatalf("%d packets are queued, %d in use", held, n.Lent())
+		if held := p.Counters().Queued.Packets; held != 0 || n.Borrowed() != 0 {
+			t.Fatalf("%d packets are queued, %d in use", held, n.Borrowed())
 		}
 		asked += c.full
 	})

@@ -118,7 +118,7 @@ func play(s *script) error {
 
 // sound checks what is true of an endpoint in every script.
 func (r *rig) sound() error {
-	if n := r.net.Lent(); n != 0 {
+	if n := r.net.Borrowed(); n != 0 {
 		return fmt.Errorf("%d packets were not given back", n)
 	}
 	if r.endpoint == nil {

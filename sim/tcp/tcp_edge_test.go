@@ -106,7 +106,7 @@ func TestWindowIsTakenBack(t *testing.T) {
 }
 
 // Acknowledged is called once for the written data.
-func TestAcknowledgedIsTold(t *testing.T) {
+func TestAcknowledgedIsReported(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
 	client, _ := p.connect(c, c)
@@ -114,14 +114,14 @@ func TestAcknowledgedIsTold(t *testing.T) {
 	client.e.Write(50_000)
 	p.run(event.Second)
 	if client.acknowledged != 1 {
-		t.Errorf("told %d times", client.acknowledged)
+		t.Errorf("reported %d times", client.acknowledged)
 	}
 	client.e.Write(1)
 	client.e.Write(1)
 	client.e.Close()
 	p.run(2 * event.Second)
 	if client.acknowledged != 2 {
-		t.Errorf("told %d times", client.acknowledged)
+		t.Errorf("reported %d times", client.acknowledged)
 	}
 }
 

@@ -140,7 +140,7 @@ func (p *pair) finished() {
 		}
 		p.t.Fatalf("%d connections are open", n)
 	}
-	if n := p.net.Lent() - int64(p.flown); n != 0 {
+	if n := p.net.Borrowed() - int64(p.flown); n != 0 {
 		p.t.Fatalf("%d packets are lost to the pool", n)
 	}
 }

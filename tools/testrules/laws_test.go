@@ -10,9 +10,9 @@ import (
 
 var stepMethod = regexp.MustCompile(`(?m)^func \(.*\) Step\(\w+ time\.Duration, `)
 
-// TestLaws_AreHeldAgainstLawtest: the tests of each law with a Step wrap it with lawtest, so that no law keeps
+// TestLaws_AreCheckedByLawtest: the tests of each law with a Step wrap it with lawtest, so that no law keeps
 // borrowed memory.
-func TestLaws_AreHeldAgainstLawtest(t *testing.T) {
+func TestLaws_AreCheckedByLawtest(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "law", "*", "*.go"))
 	if err != nil {
 		t.Fatal(err)

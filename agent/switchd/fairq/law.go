@@ -54,7 +54,7 @@ func (v view) Read() (*reading.Switch, error) {
 		return nil, err
 	}
 	for i := range s.Ports {
-		if p := &s.Ports[i]; p.Hold != reading.HoldAll {
+		if p := &s.Ports[i]; p.Mode != reading.EnforceAll {
 			if p.Note, err = v.Note(p.ID); err != nil {
 				return nil, err
 			}

@@ -54,14 +54,14 @@ func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 
 // Figures returns the values of the parameters at the port, in bytes.
 func (p params) Figures() switchd.Figures {
-	return switchd.Figures{Mode: p.Hold, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU}
+	return switchd.Figures{Mode: p.Mode, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU}
 }
 
 // With returns the parameters with another share of the flows limited. With a part of the flows limited, the law's cap,
 // which is meant for a queue at its target, is raised.
 func (p params) With(h switchd.Enforcement) switchd.Params {
-	p.Hold, p.HoldShare, p.PipeBytes = h.Mode, h.Share, max(1, saturated(h.BDP))
-	if h.Mode == reading.HoldPart {
+	p.Mode, p.LimitedBuckets, p.PipeBytes = h.Mode, h.Share, max(1, saturated(h.BDP))
+	if h.Mode == reading.EnforcePart {
 		p.CapBytes = max(p.CapBytes, saturated(h.BDP+float64(p.TargetBytes)))
 	}
 	return p
@@ -71,7 +71,7 @@ func (p params) With(h switchd.Enforcement) switchd.Params {
 func (p params) follows(was params) bool {
 	a, b := was.Law, p.Law
 	a.PipeBytes, b.PipeBytes = 0, 0
-	if a.Hold == reading.HoldPart && b.Hold == a.Hold {
+	if a.Mode == reading.EnforcePart && b.Mode == a.Mode {
 		a.CapBytes, b.CapBytes = 0, 0
 	}
 	return a == b
@@ -86,12 +86,12 @@ func (p params) Differs(before switchd.Params) string {
 	if was.TargetBytes != p.TargetBytes || was.BufferBytes != p.BufferBytes {
 		return fmt.Sprintf("target %v of %v", law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes))
 	}
-	if was.Hold != p.Hold || was.HoldShare != p.HoldShare {
-		return "limits " + limitedFlows[p.Hold]
+	if was.Mode != p.Mode || was.LimitedBuckets != p.LimitedBuckets {
+		return "limits " + limitedFlows[p.Mode]
 	}
 	return "its parameters changed"
 }
 
 func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)) }
 
-var limitedFlows = map[reading.Hold]string{reading.HoldAll: "all flows", reading.HoldPart: "part of the flows", reading.HoldNone: "no flow"}
+var limitedFlows = map[reading.Mode]string{reading.EnforceAll: "all flows", reading.EnforcePart: "part of the flows", reading.EnforceNone: "no flow"}

@@ -64,22 +64,22 @@ func TestProgramsAt(t *testing.T) {
 // so the law's cap is raised. With all flows limited the cap stays.
 func TestParams_With(t *testing.T) {
 	p := at(t, gigabit)
-	all := p.With(switchd.Enforcement{Mode: reading.HoldAll, BDP: 5000}).(params)
-	if all.Hold != reading.HoldAll || all.PipeBytes != 5000 || all.CapBytes != p.CapBytes {
+	all := p.With(switchd.Enforcement{Mode: reading.EnforceAll, BDP: 5000}).(params)
+	if all.Mode != reading.EnforceAll || all.PipeBytes != 5000 || all.CapBytes != p.CapBytes {
 		t.Errorf("all: %+v", all)
 	}
-	part := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 655, BDP: 105_000}).(params)
-	if part.Hold != reading.HoldPart || part.HoldShare != 655 || part.PipeBytes != 105_000 || part.CapBytes != 305_000 {
+	part := p.With(switchd.Enforcement{Mode: reading.EnforcePart, Share: 655, BDP: 105_000}).(params)
+	if part.Mode != reading.EnforcePart || part.LimitedBuckets != 655 || part.PipeBytes != 105_000 || part.CapBytes != 305_000 {
 		t.Errorf("a part: %+v", part)
 	}
-	if none := p.With(switchd.Enforcement{Mode: reading.HoldNone}).(params); none.PipeBytes != 1 {
+	if none := p.With(switchd.Enforcement{Mode: reading.EnforceNone}).(params); none.PipeBytes != 1 {
 		t.Errorf("a BDP of 0: %+v", none)
 	}
-	longer := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 655, BDP: 205_000})
+	longer := p.With(switchd.Enforcement{Mode: reading.EnforcePart, Share: 655, BDP: 205_000})
 	if got := longer.Differs(part); got != "" {
 		t.Errorf("another measured BDP is a difference of the law: %s", got)
 	}
-	if more := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 656, BDP: 105_000}); more.Differs(part) != "limits part of the flows" {
+	if more := p.With(switchd.Enforcement{Mode: reading.EnforcePart, Share: 656, BDP: 105_000}); more.Differs(part) != "limits part of the flows" {
 		t.Error("another share is the same law")
 	}
 	if larger := at(t, switchd.Site{Rate: 1e9, Buffer: 2e6, RTT: 250e3, MTU: 1500}); larger.Differs(p) != "target 400KB of 2MB" {

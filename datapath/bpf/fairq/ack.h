@@ -13,14 +13,14 @@
 #ifndef WEIR_BPF_ACK_H
 #define WEIR_BPF_ACK_H
 
-#include "arms.h"
+#include "canary.h"
 #include "connection.h"
 #include "ecmp.h"
 #include "edge_mode.h"
 #include "flows.h"
 #include "observe.h"
 #include "port.h"
-#include "seats.h"
+#include "slots.h"
 #include "unify.h"
 #include "../lib/rewrite.h"
 #include "../../core/fairq/groups.h"
@@ -66,10 +66,10 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 	if (count == COUNT_OPENING && a->window.syn && a->sender->port) {
 		now = bpf_ktime_get_ns();
 		live = is_live(now);
-		opens = port_holds_opening(a->config, a->port, live);
+		opens = port_limits_opening(a->config, a->port, live);
 	}
 	asked_begins(&a->asked, a->id, a->port);
-	grant_of(a->config, a->port, c->lot, opens, grant_divisor(a->config, a->sender->port != 0), now, &a->granted);
+	grant_of(a->config, a->port, c->bucket, opens, grant_divisor(a->config, a->sender->port != 0), now, &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }
@@ -128,7 +128,7 @@ static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct 
 			said = &stats->unwritable;
 			field = s->window;
 		} else if (bits != s->reserved) {
-			stats->told += packets;
+			stats->advertised += packets;
 		}
 	}
 	*said += packets;
@@ -159,10 +159,10 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	}
 	observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
 	if (edge)
-		field = edge_advertises(&a.window, a.receiver, s, field, &bits, &a.granted,
-					grant_advertises(a.port, c->lot, &a.granted), &a.asked);
+		field = edge_handles(&a.window, a.receiver, s, field, &bits, &a.granted,
+					grant_advertises(a.port, c->bucket, &a.granted), &a.asked);
 	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said, edge);
-	asked_told(&a.asked, ctx, s, c, field);
+	asked_reported(&a.asked, ctx, s, c, field);
 	return field;
 }
 

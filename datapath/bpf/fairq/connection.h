@@ -14,11 +14,11 @@
 #ifndef WEIR_BPF_CONNECTION_H
 #define WEIR_BPF_CONNECTION_H
 
-#include "arms.h"
+#include "canary.h"
 #include "ecmp.h"
 #include "flows.h"
 #include "port.h"
-#include "seats.h"
+#include "slots.h"
 #include "signed.h"
 #include "unify.h"
 #include "../lib/handshake.h"
@@ -129,7 +129,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_NONE;
 	segment_read_options(ctx, s, &o);
 	__builtin_memset(draft, 0, sizeof(*draft));
-	arms_begin(ctx, draft, s);
+	groups_begin(ctx, draft, s);
 	end_from_syn(draft, s, &o);
 	draft->syn_ns = bpf_ktime_get_ns();
 	draft->flags = opened_by(s->side);
@@ -178,7 +178,7 @@ __noinline int connection_count(struct connection *c)
 		if (count == COUNT_HANDSHAKE)
 			register_enter(c, side);
 		else
-			seat_take(c, side, c->end[side].port - 1);
+			slot_take(c, side, c->end[side].port - 1);
 	}
 	return 0;
 }
@@ -346,7 +346,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(!s->side);
-		arms_begin(ctx, draft, s);
+		groups_begin(ctx, draft, s);
 		draft->sent[!s->side] = s->ack;
 		acks_begin(&draft->acks[s->side & 1], s->ack);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
@@ -429,14 +429,14 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(s->side);
-		arms_begin(ctx, draft, s);
+		groups_begin(ctx, draft, s);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 		if (!c)
 			return TABLE_NONE;
 	}
 	e = &c->end[s->side & 1];
-	arms_hear(c, s);
+	groups_hear(c, s);
 	signature_counts(ctx, s, c);
 	if (!(e->flags & END_SYN)) {
 		e->next = segment_next(s);
@@ -445,7 +445,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 			e->port = port_id + 1;
 	}
 	if (!answers(c, s)) {
-		arms_alone(c, s);
+		groups_alone(c, s);
 		return assumes_port(ctx, s, c) ? TABLE_PENDING : TABLE_NONE;
 	}
 	if (connection_enter(s, c))

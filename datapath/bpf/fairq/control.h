@@ -62,7 +62,7 @@ int weir_fairq_clear(struct port_clear_arg *arg)
 	port_stopped(port);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
-	turn_told(&turn);
+	turn_reported(&turn);
 	if (!arg->all)
 		return 0;
 	turn_begins(&turn, id, TURN_REUSED);
@@ -71,7 +71,7 @@ int weir_fairq_clear(struct port_clear_arg *arg)
 	turn_hears(&turn, config, port, 0, 0, 0, 0);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
-	turn_told(&turn);
+	turn_reported(&turn);
 	return 0;
 }
 

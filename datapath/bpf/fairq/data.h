@@ -4,11 +4,11 @@
 #ifndef WEIR_BPF_DATA_H
 #define WEIR_BPF_DATA_H
 
-#include "arms.h"
+#include "canary.h"
 #include "connection.h"
 #include "flows.h"
 #include "port.h"
-#include "seats.h"
+#include "slots.h"
 
 // Handles data that leaves by this port: its direction counts here, and this port's window governs it.
 static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
@@ -24,15 +24,15 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 	if (c->flags & CONNECTION_RESET) // the ends did not accept the RST: data goes on
 		c->flags &= ~CONNECTION_RESET;
 	end_sends(e, segment_next(s));
-	if (e->seat != seat_at(port_id, port->epoch))
-		seat_take(c, s->side, port_id);
+	if (e->slot != slot_at(port_id, port->epoch))
+		slot_take(c, s->side, port_id);
 	if (count == COUNT_HANDSHAKE && register_lapsed(port, e, port_id))
 		register_enter(c, s->side);
 	if (ctx->gso_size > e->gso)
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
 	if (!(receiver->flags & END_SCALE))
 		adopt_data(receiver, s);
-	arm_data(c, s, is_held(port, c), watched);
+	group_data(c, s, is_limited(port, c), watched);
 }
 
 // Handles FIN or RST of a connection in the table.

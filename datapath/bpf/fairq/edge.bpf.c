@@ -62,10 +62,10 @@ struct edge_counts {
 	__u64 fragment;
 	__u64 short_;
 	__u64 no_ack;  // SYN, RST, or nothing acknowledged
-	__u64 told;    // flagged: its window was recorded
+	__u64 advertised;   // flagged: its window was recorded
 	__u64 applied; // limited to the window that was advertised
 	__u64 smaller; // its window was small enough already
-	__u64 untold;  // its flow has no advertised window
+	__u64 unadvertised; // its flow has no advertised window
 	__u64 expired; // the lease of the advertised window is over
 	__u64 unwritable; // the kernel had no memory to make it writable
 	__u64 forged;  // segments from the guest whose flag was cleared; not counted in seen
@@ -109,11 +109,11 @@ __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edg
 	if (!(s->flags & TCP_ACK)) {
 		if (known)
 			h = *known;
-		if (handshake_asks(&h.told, s, &o))
+		if (handshake_asks(&h.seen, s, &o))
 			bpf_map_update_elem(&handshakes, &key, &h, BPF_ANY);
 		return 0;
 	}
-	if (!known || !handshake_answered(&known->told, s, &o))
+	if (!known || !handshake_answered(&known->seen, s, &o))
 		return 0;
 	edge_begins(known, s->side, s->ack, s->window);
 	stats->learnt++;
@@ -167,8 +167,8 @@ static __always_inline void window_note(const struct segment *s, struct edge_key
 	key->port = port_id;
 	h = bpf_map_lookup_elem(&handshakes, key);
 	key->port = port;
-	if (h && h->told.flags & HANDSHAKE_KNOWN)
-		edge_passes(&h->edge[side & 1], h->told.shift[side & 1], s->ack, s->window);
+	if (h && h->seen.flags & HANDSHAKE_KNOWN)
+		edge_passes(&h->edge[side & 1], h->seen.shift[side & 1], s->ack, s->window);
 }
 
 // Writes the field and clears the flag, if either changes.
@@ -187,20 +187,20 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 {
 	struct edge_key key = {.flow = s->key, .port = port_id | (__u32)(s->side & 1) << 31};
 	struct edge_window *w = bpf_map_lookup_elem(&windows, &key);
-	int told = s->reserved & EDGE_FLAG;
+	int flagged = s->reserved & EDGE_FLAG;
 	__u32 now = edge_clock();
 	struct edge_rules rules;
 	__u16 field = s->window;
 
 	rules_of(&rules);
-	if (told) {
+	if (flagged) {
 		if (!w) {
 			window_enter(&key, stats);
 			w = bpf_map_lookup_elem(&windows, &key);
 		}
 		if (w)
 			field = edge_hears(&rules, w, s->ack, s->window, now);
-		ack_write(ctx, s, stats, packets, field, &stats->told);
+		ack_write(ctx, s, stats, packets, field, &stats->advertised);
 		return;
 	}
 	if (!w || !edge_remembers(&rules, w, now)) {
@@ -209,10 +209,10 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 		if (w && w->field)
 			stats->expired += packets;
 		else
-			stats->untold += packets;
+			stats->unadvertised += packets;
 		return;
 	}
-	field = edge_holds(&rules, w, s->ack, s->window, 0);
+	field = edge_limits(&rules, w, s->ack, s->window, 0);
 	ack_write(ctx, s, stats, packets, field, field == s->window ? &stats->smaller : &stats->applied);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Edge mode in the switch program (docs/fairq.md): an ACK is left to the edge, or advertises a window to it. The file
-// edge_tell.h decides which. If the constant edge_interval is 0, the program contains none of this code.
+// advertise.h decides which. If the constant edge_interval is 0, the program contains none of this code.
 #ifndef WEIR_BPF_EDGE_MODE_H
 #define WEIR_BPF_EDGE_MODE_H
 
-#include "arms.h"
-#include "edge_tell.h"
+#include "canary.h"
+#include "advertise.h"
 #include "flows.h"
 #include "observe.h"
 #include "port.h"
@@ -34,10 +34,10 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	port = port_of(id);
 	config = bpf_map_lookup_elem(&configs, &id);
 	shift = shift_of(e, s) & 15;
-	if (!e->edge_told || !port || !config)
+	if (!e->edge_advertised || !port || !config)
 		return -1;
 	asked_begins(&asked, id, port);
-	grant_of(config, port, c->lot, 0, 1, 0, &granted);
+	grant_of(config, port, c->bucket, 0, 1, 0, &granted);
 	asked_grants(&asked, config, port, &granted);
 	asked_about(&asked, s, c, shift, 0, 0, packets);
 	edge_ack_of(&ack, s, shift, granted.window_q8);
@@ -48,13 +48,13 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 		return -1;
 	left = edge_left(e, s->window, shift);
 	observe_ack(c, s, (__u32)s->window << shift, left, packets, is_watched());
-	stats->untold += packets;
+	stats->left_to_edge += packets;
 	return left >> shift;
 }
 
 // Handles an ACK that is not left to the edge. field: its window under the law's limit. may: it may advertise
 // (core/fairq/groups.h). Returns the field that leaves, and sets the flag in *bits if the ACK advertises.
-static __always_inline __u16 edge_advertises(const struct window_ack *w, struct end *receiver, const struct segment *s,
+static __always_inline __u16 edge_handles(const struct window_ack *w, struct end *receiver, const struct segment *s,
 					     __u16 field, __u8 *bits, const struct granted *granted, int may,
 					     struct asked *asked)
 {
@@ -69,7 +69,7 @@ static __always_inline __u16 edge_advertises(const struct window_ack *w, struct 
 	if (!due)
 		return field;
 	*bits |= EDGE_FLAG;
-	return edge_tell(receiver, &ack, field);
+	return edge_advertise(receiver, &ack, field);
 }
 
 #endif

@@ -15,14 +15,14 @@
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "ack.h"
-#include "arms.h"
+#include "canary.h"
 #include "connection.h"
 #include "control.h"
 #include "data.h"
 #include "edge_mode.h"
 #include "flows.h"
 #include "port.h"
-#include "seats.h"
+#include "slots.h"
 #include "../lib/counts.h"
 #include "../lib/segment.h"
 #include "signed.h"
@@ -122,8 +122,8 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	if (!c)
 		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);
 	if (c->seen != control->sweep) {
-		arm_sweep(&c->acks[0], control->sweep - c->seen);
-		arm_sweep(&c->acks[1], control->sweep - c->seen);
+		flight_sweep(&c->acks[0], control->sweep - c->seen);
+		flight_sweep(&c->acks[1], control->sweep - c->seen);
 		c->seen = control->sweep;
 		adopt_sweep(&c->end[0]);
 		adopt_sweep(&c->end[1]);

@@ -68,7 +68,7 @@ struct connection {
 	__u8 flags;  // enum connection_flags
 	__u8 zero;
 	__u64 syn_ns; // when its SYN passed; 0: it was sent again, or the handshake is over
-	__u16 lot;    // its bucket, 0 .. 65535: decides its group
+	__u16 bucket; // its bucket, 0 .. 65535: decides its group
 	__u8 data_lately[2]; // by the end that sent it: LATELY when new data left, 1 less with each sweep
 	__u8 acks_lately[2]; // by the end that sent the data: the same of its acknowledgements
 	__u8 signs[2]; // by the end that sends: enum signs
@@ -93,13 +93,13 @@ struct port_counts {
 	__u64 signed_;     // TCP-MD5, TCP-AO: left unchanged
 	__u64 out_of_scope;
 	__u64 unwritable;  // the kernel had no memory to make it writable
-	__u64 untold;      // edge mode: left to the edge, to which the window was advertised
+	__u64 left_to_edge; // edge mode: left to the edge, to which the window was advertised
 	__u64 dropped;     // signed segments that signed_mode drops
 	__u64 data;        // segments with payload; each is counted above, too
 	__u64 opened;      // connections entered from this port
 	__u64 adopted;     // those of `opened` that began before Weir
 	__u64 table_full;  // not entered: the table or the port's share was full
-	__u64 told;        // edge mode: ACKs that advertised a window
+	__u64 advertised;  // edge mode: ACKs that advertised a window
 	__u64 assumed;     // ACKs whose data takes another switch, limited to a part of the twin port's window (ecmp.h)
 };
 

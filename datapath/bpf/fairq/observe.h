@@ -5,15 +5,15 @@
 #ifndef WEIR_BPF_OBSERVE_H
 #define WEIR_BPF_OBSERVE_H
 
-#include "arms.h"
+#include "canary.h"
 #include "flows.h"
 #include "port.h"
 
 // Counts an acknowledgement: the bytes that it offered, and those that it grants or, of an unlimited flow, would grant.
 __noinline int observe_counts(struct connection *c, const struct segment *s, __u32 offered, __u32 granted, __u64 packets)
 {
-	struct port_arms *counts;
-	struct arm_counts *arm;
+	struct port_groups *counts;
+	struct group_counts *group;
 	struct acks *acks;
 	struct port *port;
 	__u32 id;
@@ -25,13 +25,13 @@ __noinline int observe_counts(struct connection *c, const struct segment *s, __u
 	acks->granted = granted;
 	id = (__u32)c->end[!s->side].port - 1;
 	port = port_of(id);
-	counts = bpf_map_lookup_elem(&arms, &id);
+	counts = bpf_map_lookup_elem(&groups, &id);
 	if (!port || !counts) // the port that the data leaves by is not known
 		return 0;
-	arm = &counts->arm[is_held(port, c)];
+	group = &counts->group[is_limited(port, c)];
 	if (granted < offered)
-		arm->limited += packets;
-	arm_ack(c, s, arm, packets);
+		group->limited += packets;
+	group_ack(c, s, group, packets);
 	return 0;
 }
 
@@ -42,7 +42,7 @@ static __always_inline void observe_ack(struct connection *c, const struct segme
 	if (watched)
 		observe_counts(c, s, offered, granted, packets);
 	else if (c->end[!s->side].port)
-		arm_ack(c, s, NULL, packets);
+		group_ack(c, s, NULL, packets);
 }
 
 #endif

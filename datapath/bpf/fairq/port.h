@@ -18,7 +18,7 @@
 #include "trace.h"
 #include "../lib/rewrite.h"
 #include "../../core/fairq/release.h"
-#include "../../core/fairq/seats.h"
+#include "../../core/fairq/slots.h"
 
 #define PASSIVE_TICK_NS 20000000ull // of a port with flows whose windows are released
 #define NAP_MAX_NS 4000000u         // longest rest: packets may stop at any time, and a gap must stay below 5 ms
@@ -55,9 +55,9 @@ static __always_inline int is_live(__u64 now)
 	return control && control_is_live(control, now);
 }
 
-// Sets the grant of a port in a mode other than HOLD_ALL, or in a change of modes. The grant may fall at once, but rises
+// Sets the grant of a port in a mode other than ENFORCE_ALL, or in a change of modes. The grant may fall at once, but rises
 // gradually: otherwise senders would burst.
-__noinline int port_hold(__u32 id, __u64 gap)
+__noinline int port_limit(__u32 id, __u64 gap)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
@@ -65,13 +65,13 @@ __noinline int port_hold(__u32 id, __u64 gap)
 
 	if (!config || !port)
 		return 0;
-	turn_begins(&turn, id, TURN_HELD);
+	turn_begins(&turn, id, TURN_LIMITED);
 	bpf_spin_lock(&port->lock);
 	turn_hears(&turn, config, port, gap, 0, 0, 0);
-	port_held(config, port, gap);
+	port_limited(config, port, gap);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
-	turn_told(&turn);
+	turn_reported(&turn);
 	return 0;
 }
 
@@ -120,7 +120,7 @@ static __always_inline __u64 port_next(const struct port_config *config, struct 
 
 	if (!port->running)
 		return 0;
-	if (port->hold == HOLD_ALL || port->hold != config->hold || port->easing || port->let_go_q8)
+	if (port->mode == ENFORCE_ALL || port->mode != config->mode || port->easing || port->release_q8)
 		return port->enforced || port->grant_q8 ? port_rest(config, port, now, backlog) : passive;
 	return passive;
 }
@@ -155,9 +155,9 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 	next = port_next(config, port, port->ticked_ns, backlog);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
-	turn_told(&turn);
-	if (port_holds(config, port))
-		port_hold(id, gap);
+	turn_reported(&turn);
+	if (port_must_limit(config, port))
+		port_limit(id, gap);
 	return next;
 }
 

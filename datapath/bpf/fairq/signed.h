@@ -22,7 +22,7 @@
 #ifndef WEIR_BPF_SIGNED_H
 #define WEIR_BPF_SIGNED_H
 
-#include "arms.h"
+#include "canary.h"
 #include "flows.h"
 #include "port.h"
 #include "../lib/options.h"
@@ -124,14 +124,14 @@ __noinline int source_counted(struct __sk_buff *ctx, const struct segment *s, __
 }
 
 // Reports whether this port limits connections of this bucket: the lease is valid, and the mode includes them.
-static __always_inline int port_governs(__u32 lot)
+static __always_inline int port_governs(__u32 bucket)
 {
 	__u32 id = port_id;
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct control *control = control_of();
 
 	return config && control && !config->releasing && control_is_live(control, bpf_ktime_get_ns()) &&
-	       lot >= spared_of(config);
+	       bucket >= spared_of(config);
 }
 
 // Reports whether a segment's data is beyond the window that its sender would have got: with it, more bytes would be in
@@ -146,7 +146,7 @@ static __always_inline int is_beyond(const struct segment *s, const struct conne
 
 	if (!s->payload || !config || !port || !c->acks_lately[side])
 		return 0;
-	grant_of(config, port, c->lot, 0, 1, 0, &granted);
+	grant_of(config, port, c->bucket, 0, 1, 0, &granted);
 	ahead = s->seq - c->acks[!side].una;
 	if (!granted.window_q8 || !ahead || ahead > REACH)
 		return 0;
@@ -164,7 +164,7 @@ __noinline int on_signed(struct __sk_buff *ctx, struct segment *s, struct connec
 		return 0;
 	s->is_signed = 1;
 	if (signed_mode == SIGNED_DROP)
-		drop = port_governs(c->lot);
+		drop = port_governs(c->bucket);
 	else if (signed_mode == SIGNED_LIMIT)
 		drop = is_beyond(s, c);
 	source_counted(ctx, s, packets, drop);
@@ -174,7 +174,7 @@ __noinline int on_signed(struct __sk_buff *ctx, struct segment *s, struct connec
 // Handles a segment whose connection is in no table, also a SYN. Returns 1 if it must be dropped.
 __noinline int on_signed_unknown(struct __sk_buff *ctx, struct segment *s, __u64 packets)
 {
-	if (!s || signed_mode != SIGNED_DROP || !segment_is_signed(ctx, s) || !port_governs(segment_lot(ctx, s)))
+	if (!s || signed_mode != SIGNED_DROP || !segment_is_signed(ctx, s) || !port_governs(segment_bucket(ctx, s)))
 		return 0;
 	source_counted(ctx, s, packets, 1);
 	return 1;

@@ -12,7 +12,7 @@
 #ifndef WEIR_BPF_SWEEP_H
 #define WEIR_BPF_SWEEP_H
 
-#include "arms.h"
+#include "canary.h"
 #include "connection.h"
 #include "flows.h"
 #include "port.h"
@@ -63,21 +63,21 @@ static __always_inline void sweep_one_sided(struct connection *c, __u32 side, __
 }
 
 // Counts a direction in its group, if it is an active flow.
-static __always_inline void sweep_arm(const struct connection *c, __u32 side, __u32 now)
+static __always_inline void sweep_group(const struct connection *c, __u32 side, __u32 now)
 {
 	const struct end *e = &c->end[side & 1];
-	__u32 id = count == COUNT_HANDSHAKE ? e->registered_at : (__u32)(e->seat >> 48) - 1;
+	__u32 id = count == COUNT_HANDSHAKE ? e->registered_at : (__u32)(e->slot >> 48) - 1;
 	struct port *port = port_of(id);
 	struct port_swept *swept;
 
 	if (!port)
 		return;
 	if (count == COUNT_HANDSHAKE ? !e->registration || e->registration != port->generation
-				     : !seat_is_live(port, e->seat))
+				     : !slot_is_live(port, e->slot))
 		return;
 	swept = swept_of(id, now);
 	if (swept)
-		swept->flows[is_held(port, c)]++;
+		swept->flows[is_limited(port, c)]++;
 }
 
 static long sweep_flow(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
@@ -88,7 +88,7 @@ static long sweep_flow(void *map, struct flow_key *key, struct connection *c, st
 	swept->connections++;
 	for (__u32 side = 0; side < 2; side++) {
 		sweep_one_sided(c, side, swept->now);
-		sweep_arm(c, side, swept->now);
+		sweep_group(c, side, swept->now);
 		if (unseen == 1) // includes data that was not acknowledged in this sweep
 			flight_is(&c->acks[!side], c->sent[side] - c->acks[!side].una);
 	}

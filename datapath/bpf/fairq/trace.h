@@ -8,7 +8,7 @@
 // program has the same instructions as without this file.
 //
 //   turn    one change of a port under its lock (core/fairq/release.h), and the port after it
-//   count   a direction that begins or ends to count at a port (core/fairq/seats.h)
+//   count   a direction that begins or ends to count at a port (core/fairq/slots.h)
 //   look    whether a packet must sample
 //   ack     an acknowledgement: the grant of its data's port, whether it is left to the edge, and what is written
 //           (core/fairq/groups.h, window.h, edge.h)
@@ -37,15 +37,15 @@ enum law_left {
 
 #define LAW_TRACED 1
 
-// core/fairq/seats.h, with the port's lock around it.
-#define WEIR_SEAT_COMES(port, id, seat) law_seat_comes(id, seat)
-#define WEIR_SEAT_GOES(port, id, seat) law_seat_goes(id, seat, 0)
-#define WEIR_SEAT_TAKEN(id, order, old, new, counted, more) law_seat_taken(id, order, old, new, (counted) << 1 | (more))
-#define WEIR_OPENING_GOES(port, id, registration) law_seat_goes(id, registration, 1)
+// core/fairq/slots.h, with the port's lock around it.
+#define WEIR_SLOT_COMES(port, id, slot) law_slot_comes(id, slot)
+#define WEIR_SLOT_GOES(port, id, slot) law_slot_goes(id, slot, 0)
+#define WEIR_SLOT_TAKEN(id, order, old, new, counted, more) law_slot_taken(id, order, old, new, (counted) << 1 | (more))
+#define WEIR_OPENING_GOES(port, id, registration) law_slot_goes(id, registration, 1)
 
-__noinline int law_seat_comes(__u32 id, __u64 seat);
-__noinline int law_seat_goes(__u32 id, __u64 seat, __u32 opening);
-__noinline int law_seat_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers);
+__noinline int law_slot_comes(__u32 id, __u64 slot);
+__noinline int law_slot_goes(__u32 id, __u64 slot, __u32 opening);
+__noinline int law_slot_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers);
 
 #include "trace_turns.h"
 #include "trace_counts.h"

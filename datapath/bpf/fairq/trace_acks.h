@@ -13,13 +13,13 @@ struct asked {
 
 static __always_inline void asked_end(struct law_end *to, const struct end *e)
 {
-	to->edge_told = e->edge_told;
-	to->edge_told_at = e->edge_told_at;
+	to->edge_advertised = e->edge_advertised;
+	to->edge_advertised_at = e->edge_advertised_at;
 	to->upstream_at = e->upstream_at;
 	to->upstream = e->upstream;
 	to->mss = e->mss;
 	to->shift = e->shift;
-	to->told = e->told;
+	to->announced = e->announced;
 	to->flags = e->flags;
 }
 
@@ -71,7 +71,7 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 	record->before = c->acks[s->side & 1].edge;
 	record->now_ns = now;
 	record->ack = s->ack;
-	record->lot = c->lot;
+	record->bucket = c->bucket;
 	record->packets = packets;
 	record->own = s->window;
 	record->gso = sender->gso;
@@ -82,7 +82,7 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 }
 
 // Records the inputs of edge mode, and whether the ACK advertises.
-static __always_inline void asked_edge(struct asked *asked, const struct edge_ack *a, int tells)
+static __always_inline void asked_edge(struct asked *asked, const struct edge_ack *a, int advertises)
 {
 	struct law_ack *record = asked->record;
 
@@ -93,7 +93,7 @@ static __always_inline void asked_edge(struct asked *asked, const struct edge_ac
 	record->edge_config.change = edge_change;
 	record->clock = a->now;
 	record->flagged = a->flagged;
-	record->tells = tells;
+	record->advertises = advertises;
 }
 
 static __always_inline void asked_law(struct asked *asked, const struct window_ack *window, __u16 field)
@@ -121,7 +121,7 @@ static __always_inline void asked_ends(struct asked *asked, const struct segment
 }
 
 // Records that the ACK leaves with the field `left`, and the field that is in the packet.
-static __always_inline void asked_told(struct asked *asked, struct __sk_buff *ctx, const struct segment *s,
+static __always_inline void asked_reported(struct asked *asked, struct __sk_buff *ctx, const struct segment *s,
 				       const struct connection *c, __u16 left)
 {
 	__be16 wire = 0;

@@ -6,17 +6,17 @@
 
 #include "trace_records.h"
 
-struct count_told {
+struct count_report {
 	struct law_count *record;
 	struct law_order *order;
 };
 
-static __always_inline void count_begins(struct count_told *told, __u32 id, __u32 event)
+static __always_inline void count_begins(struct count_report *report, __u32 id, __u32 event)
 {
 	struct law_count *record = bpf_ringbuf_reserve(&law_records, sizeof(*record), 0);
 
-	told->order = order_of(id);
-	told->record = record;
+	report->order = order_of(id);
+	report->record = record;
 	if (!record)
 		return;
 	__builtin_memset(record, 0, sizeof(*record));
@@ -27,14 +27,14 @@ static __always_inline void count_begins(struct count_told *told, __u32 id, __u3
 }
 
 // Records the result of a count. Call it last under the lock.
-static __always_inline void count_ends(struct count_told *told, const struct port_config *config,
+static __always_inline void count_ends(struct count_report *report, const struct port_config *config,
 				       const struct port *port, __u64 now, __u64 answer)
 {
-	struct law_count *record = told->record;
+	struct law_count *record = report->record;
 	__u64 number = 0;
 
-	if (told->order)
-		number = ++told->order->number;
+	if (report->order)
+		number = ++report->order->number;
 	if (!record)
 		return;
 	record->head.number = number;
@@ -44,12 +44,12 @@ static __always_inline void count_ends(struct count_told *told, const struct por
 	record->flows = port->registered;
 }
 
-static __always_inline void count_is_told(struct count_told *told)
+static __always_inline void count_reported(struct count_report *report)
 {
-	if (told->record)
-		bpf_ringbuf_submit(told->record, BPF_RB_NO_WAKEUP);
+	if (report->record)
+		bpf_ringbuf_submit(report->record, BPF_RB_NO_WAKEUP);
 	else
-		law_lost(told->order);
+		law_lost(report->order);
 }
 
 __noinline int law_counts(struct law_count *record)
@@ -66,18 +66,18 @@ __noinline int law_counts(struct law_count *record)
 	return 0;
 }
 
-__noinline int law_seat_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers)
+__noinline int law_slot_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers)
 {
 	struct law_count record = {.head = {.number = number, .port = id}, .old = old, .new = new};
 
-	record.event = COUNT_SEAT_TAKEN;
+	record.event = COUNT_SLOT_TAKEN;
 	record.counted = answers >> 1;
 	record.answer = answers & 1;
 	return law_counts(&record);
 }
 
 // Returns the number of the record, cut to 32 bits: the verifier allows a global function no wider result.
-__noinline int law_seat_comes(__u32 id, __u64 seat)
+__noinline int law_slot_comes(__u32 id, __u64 slot)
 {
 	struct port *port = port_of(id);
 	struct law_order *order = order_of(id);
@@ -86,13 +86,13 @@ __noinline int law_seat_comes(__u32 id, __u64 seat)
 	if (!port || !order)
 		return 0;
 	bpf_spin_lock(&port->lock);
-	seat_comes(port, seat);
+	slot_comes(port, slot);
 	number = ++order->number;
 	bpf_spin_unlock(&port->lock);
 	return number;
 }
 
-__noinline int law_seat_goes(__u32 id, __u64 seat, __u32 opening)
+__noinline int law_slot_goes(__u32 id, __u64 slot, __u32 opening)
 {
 	struct law_count record = {.head = {.port = id}};
 	struct port *port = port_of(id);
@@ -101,11 +101,11 @@ __noinline int law_seat_goes(__u32 id, __u64 seat, __u32 opening)
 	if (!port || !order)
 		return 0;
 	bpf_spin_lock(&port->lock);
-	record.answer = opening ? opening_goes(port, seat) : seat_goes(port, seat);
+	record.answer = opening ? opening_goes(port, slot) : slot_goes(port, slot);
 	record.head.number = ++order->number;
 	bpf_spin_unlock(&port->lock);
-	record.event = opening ? COUNT_OPENING_GOES : COUNT_SEAT_GOES;
-	record.old = seat;
+	record.event = opening ? COUNT_OPENING_GOES : COUNT_SLOT_GOES;
+	record.old = slot;
 	law_counts(&record);
 	return record.answer;
 }

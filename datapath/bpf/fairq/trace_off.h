@@ -12,16 +12,16 @@ struct turn {
 struct asked {
 };
 
-struct count_told {
+struct count_report {
 };
 
 #define turn_begins(turn, id, event) ((void)(turn))
 #define turn_hears(turn, config, port, now, value, live, readable) ((void)(turn))
 #define turn_ends(turn, config, port) ((void)(config))
-#define turn_told(turn) ((void)(turn))
-#define count_begins(told, id, event) ((void)(told))
-#define count_ends(told, config, port, now, answer) ((void)(told))
-#define count_is_told(told) ((void)(told))
+#define turn_reported(turn) ((void)(turn))
+#define count_begins(report, id, event) ((void)(report))
+#define count_ends(report, config, port, now, answer) ((void)(report))
+#define count_reported(report) ((void)(report))
 #define law_saw_mss(id, config, port, mss)                       \
 	do {                                                     \
 		bpf_spin_lock(&(port)->lock);                    \
@@ -32,9 +32,9 @@ struct count_told {
 #define asked_begins(asked, id, port) ((void)(asked))
 #define asked_grants(asked, config, port, granted) ((void)(asked))
 #define asked_about(asked, s, c, shift, now, live, packets) ((void)(asked))
-#define asked_edge(asked, a, tells) ((void)(asked))
+#define asked_edge(asked, a, advertises) ((void)(asked))
 #define asked_law(asked, window, field) ((void)(asked))
-#define asked_told(asked, ctx, s, c, left) ((void)(asked))
+#define asked_reported(asked, ctx, s, c, left) ((void)(asked))
 #define asked_left(asked, s, c, leaves) ((void)(asked))
 
 #endif

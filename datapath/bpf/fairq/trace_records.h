@@ -18,15 +18,15 @@ enum law_record {
 enum law_turn_event {
 	TURN_TICKED = 1,    // value: backlog, bytes
 	TURN_RECOUNTED = 2,
-	TURN_HELD = 3,      // now_ns: the gap
+	TURN_LIMITED = 3,   // now_ns: the gap
 	TURN_SAW_MSS = 4,   // value: bytes
 	TURN_STOPPED = 5,
 	TURN_REUSED = 6,    // recorded after the change
 };
 
 enum law_count_event {
-	COUNT_SEAT_TAKEN = 1,     // old, new; counted: the old slot still counted; answer: the port has one more flow
-	COUNT_SEAT_GOES = 2,      // old; answer: it still counted
+	COUNT_SLOT_TAKEN = 1,     // old, new; counted: the old slot still counted; answer: the port has one more flow
+	COUNT_SLOT_GOES = 2,      // old; answer: it still counted
 	COUNT_OPENING_COMES = 3,  // now_ns; answer: the registration
 	COUNT_OPENING_GOES = 4,   // new: the registration; answer: it still counted
 	COUNT_REGISTER_COMES = 5, // answer: the registration
@@ -80,13 +80,13 @@ struct law_look {
 
 // State of the end that sends an ACK, as far as decisions use it.
 struct law_end {
-	__u32 edge_told;
-	__u32 edge_told_at;
+	__u32 edge_advertised;
+	__u32 edge_advertised_at;
 	__u32 upstream_at;
 	__u16 upstream;
 	__u16 mss;
 	__u8 shift; // of its windows
-	__u8 told;
+	__u8 announced;
 	__u8 flags;
 	__u8 zero;
 };
@@ -101,7 +101,7 @@ struct law_ack {
 	struct window_edge before, after;
 	__u32 clock;  // of edge mode
 	__u32 ack;
-	__u32 lot;
+	__u32 bucket;
 	__u32 packets;
 	__u32 floor;  // the least window of the flow
 	__u16 own;    // the window field as it came
@@ -113,7 +113,7 @@ struct law_ack {
 	__u8 shrink;
 	__u8 apart;   // its data takes another of the port's equal paths
 	__u8 flagged; // a switch before this one advertised
-	__u8 tells;   // it advertises
+	__u8 advertises; // it advertises
 	__u8 leaves;  // enum law_left
 	__u8 live;    // the lease is valid; of a SYN-ACK with count: opening
 	__u8 count;

@@ -60,7 +60,7 @@ static __always_inline void turn_ends(struct turn *turn, const struct port_confi
 	__builtin_memcpy(record->after, &port->grant_q8, sizeof(record->after));
 }
 
-static __always_inline void turn_told(struct turn *turn)
+static __always_inline void turn_reported(struct turn *turn)
 {
 	if (turn->record)
 		bpf_ringbuf_submit(turn->record, BPF_RB_NO_WAKEUP);
@@ -83,7 +83,7 @@ __noinline int law_hears_mss(__u32 id, __u32 mss)
 	fairq_saw_mss(&config->law, &port->law, mss);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
-	turn_told(&turn);
+	turn_reported(&turn);
 	return 0;
 }
 

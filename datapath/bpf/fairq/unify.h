@@ -18,7 +18,7 @@
 // entry), it breaks the windows of open connections. Both directions must cross the switch, each once. Windows are
 // multiples of 1 << s* bytes: a receiver with less room than one step appears closed.
 //
-// A port that observes (HOLD_NONE) passes SYNs unchanged. Connections whose SYN it rewrote before are still converted.
+// A port that observes (ENFORCE_NONE) passes SYNs unchanged. Connections whose SYN it rewrote before are still converted.
 //
 // Connections whose SYN was not rewritten keep their own scales, as with `learn`: those of observing ports, older ones,
 // signed ones, and those with one end that lacks the option.
@@ -48,7 +48,7 @@ static __always_inline int observes(void)
 	__u32 id = port_id;
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 
-	return config && hold_of(config) == HOLD_NONE;
+	return config && mode_of(config) == ENFORCE_NONE;
 }
 
 // Rewrites the scale of a SYN, or of the SYN-ACK to a rewritten SYN, to s*. If the write fails, the sender keeps its own
@@ -57,7 +57,7 @@ __noinline int unify_syn(struct __sk_buff *ctx, struct segment *s, struct end *e
 {
 	if (!s || !e || !o || !o->scale_at || o->is_signed || observes() || unify_write(ctx, s, o->scale_at, unify_shift))
 		return 0;
-	e->told = unify_shift;
+	e->announced = unify_shift;
 	e->flags |= END_UNIFIED;
 	return 0;
 }
@@ -71,7 +71,7 @@ __noinline int unify_again(struct __sk_buff *ctx, struct segment *s, struct end 
 		return 0;
 	segment_read_options(ctx, s, &o);
 	if (o.scale_at && !o.is_signed)
-		unify_write(ctx, s, o.scale_at, e->told);
+		unify_write(ctx, s, o.scale_at, e->announced);
 	return 0;
 }
 
@@ -94,7 +94,7 @@ __noinline int unify_syn_ack(struct __sk_buff *ctx, struct segment *s, struct en
 static __always_inline __u8 shift_of(const struct end *e, const struct segment *s)
 {
 	if (scale == SCALE_UNIFY && e->flags & END_UNIFIED)
-		return e->told;
+		return e->announced;
 	if (scale == SCALE_SHIM && s->reserved > TCP_AE && !(e->flags & END_SCALE))
 		return s->reserved;
 	return e->shift;
@@ -107,7 +107,7 @@ __noinline int unify_field(const struct end *e, const struct segment *s)
 		return 0;
 	if (!(e->flags & END_UNIFIED) || s->flags & TCP_SYN)
 		return s->window;
-	return window_convert(s->window, e->shift, e->told);
+	return window_convert(s->window, e->shift, e->announced);
 }
 
 #endif

@@ -55,11 +55,11 @@ WEIR_INLINE weir_u32 edge_bytes(weir_u64 grant_q8)
 	return bytes && bytes < WINDOW_EDGE_MAX ? (weir_u32)bytes : WINDOW_EDGE_MAX;
 }
 
-WEIR_INLINE int edge_moved(const struct edge_config *config, weir_u32 told, weir_u32 to)
+WEIR_INLINE int edge_moved(const struct edge_config *config, weir_u32 advertised, weir_u32 to)
 {
-	weir_u32 by = (weir_u32)((weir_u64)told * config->change >> 8);
+	weir_u32 by = (weir_u32)((weir_u64)advertised * config->change >> 8);
 
-	return to > told + by || to < told - by;
+	return to > advertised + by || to < advertised - by;
 }
 
 // An ACK at a switch.
@@ -74,33 +74,33 @@ struct edge_ack {
 // Reports whether an ACK of this end must advertise.
 WEIR_INLINE int edge_is_due(const struct edge_config *config, const struct end *e, const struct edge_ack *a)
 {
-	weir_u32 grant = edge_bytes(a->grant_q8), past = a->now - e->edge_told_at;
+	weir_u32 grant = edge_bytes(a->grant_q8), past = a->now - e->edge_advertised_at;
 	weir_u32 own = (weir_u32)edge_field(config, e, a->field, a->now) << window_shift(a->shift, 0);
 
 	if (a->flagged)
 		return 1;
-	if (!e->edge_told || past >= config->lease)
+	if (!e->edge_advertised || past >= config->lease)
 		return grant < own;
 	if (grant < own)
-		return past >= config->interval || edge_moved(config, e->edge_told, grant);
-	return own > e->edge_told && (past >= config->interval || edge_moved(config, e->edge_told, own));
+		return past >= config->interval || edge_moved(config, e->edge_advertised, grant);
+	return own > e->edge_advertised && (past >= config->interval || edge_moved(config, e->edge_advertised, own));
 }
 
 // Event: the ACK advertises. field: its window under the law's limit. Returns the field that is advertised.
-WEIR_INLINE weir_u16 edge_tells(const struct edge_config *config, struct end *e, const struct edge_ack *a,
+WEIR_INLINE weir_u16 edge_advertises(const struct edge_config *config, struct end *e, const struct edge_ack *a,
 				weir_u16 field)
 {
-	weir_u32 grant = edge_bytes(a->grant_q8), told;
+	weir_u32 grant = edge_bytes(a->grant_q8), advertised;
 
 	if (a->flagged) {
 		e->upstream = a->field;
 		e->upstream_at = a->now;
 	}
 	field = edge_field(config, e, field, a->now);
-	told = (weir_u32)field << window_shift(a->shift, 0);
+	advertised = (weir_u32)field << window_shift(a->shift, 0);
 	// Floor or rounding may exceed the grant. The next grant is compared with this one, and not with the field.
-	e->edge_told = told > grant ? grant : told;
-	e->edge_told_at = a->now;
+	e->edge_advertised = advertised > grant ? grant : advertised;
+	e->edge_advertised_at = a->now;
 	return field;
 }
 
@@ -109,21 +109,21 @@ WEIR_INLINE weir_u32 edge_left(const struct end *e, weir_u16 field, weir_u8 shif
 {
 	weir_u32 own = (weir_u32)field << window_shift(shift, 0);
 
-	return e->edge_told < own ? e->edge_told : own;
+	return e->edge_advertised < own ? e->edge_advertised : own;
 }
 
 // ---- at the edge ----
 
 // The handshake of a connection, as the edge saw it.
 struct edge_handshake {
-	struct handshake told;
+	struct handshake seen;
 	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is advertised
 };
 
 // The advertised window of one direction.
 struct edge_window {
 	struct window_edge edge; // granted by the ACKs that left
-	weir_u32 told_at;        // when it was advertised, units of the clock
+	weir_u32 advertised_at;  // when it was advertised, units of the clock
 	weir_u16 field;          // 0: nothing was advertised yet
 	weir_u8 shift;
 	weir_u8 known;           // 1: the handshake was seen: shift and mss are valid
@@ -149,11 +149,11 @@ WEIR_INLINE void edge_begins(struct edge_handshake *h, weir_u8 side, weir_u32 ac
 // Event: the first window is advertised for a flow whose ACKs this side sends. h: its handshake; 0: not seen.
 WEIR_INLINE void edge_enters(struct edge_window *w, const struct edge_handshake *h, weir_u8 side)
 {
-	if (!h || !(h->told.flags & HANDSHAKE_KNOWN))
+	if (!h || !(h->seen.flags & HANDSHAKE_KNOWN))
 		return;
 	w->known = 1;
-	w->shift = h->told.shift[side & 1];
-	w->mss = h->told.mss[side & 1];
+	w->shift = h->seen.shift[side & 1];
+	w->mss = h->seen.mss[side & 1];
 	w->edge = h->edge[side & 1];
 }
 
@@ -168,7 +168,7 @@ WEIR_INLINE weir_u32 edge_floor(const struct edge_rules *rules, const struct edg
 }
 
 // Returns the field that an ACK leaves with: limited to the recorded window.
-WEIR_INLINE weir_u16 edge_holds(const struct edge_rules *rules, struct edge_window *w, weir_u32 ack, weir_u16 field,
+WEIR_INLINE weir_u16 edge_limits(const struct edge_rules *rules, struct edge_window *w, weir_u32 ack, weir_u16 field,
 				int flagged)
 {
 	struct window_ack a = {.ack = ack, .field = field, .shift = w->shift, .shrink = (weir_u8)rules->shrink};
@@ -192,14 +192,14 @@ WEIR_INLINE weir_u16 edge_hears(const struct edge_rules *rules, struct edge_wind
 	if (!field)
 		return field;
 	w->field = field;
-	w->told_at = now;
-	return edge_holds(rules, w, ack, field, 1);
+	w->advertised_at = now;
+	return edge_limits(rules, w, ack, field, 1);
 }
 
 // Reports whether a window is recorded and its lease is valid.
 WEIR_INLINE int edge_remembers(const struct edge_rules *rules, const struct edge_window *w, weir_u32 now)
 {
-	return w->field && now - w->told_at < rules->lease;
+	return w->field && now - w->advertised_at < rules->lease;
 }
 
 // Event: an ACK passes unchanged, because no window is recorded for it. Records the right edge that it grants (shrink:

@@ -4,12 +4,12 @@
 //
 //   treatment  limited to the grant of the port that its data leaves by (release.h)
 //   control    unlimited: the ACK passes unchanged; the limit that it would have is recorded
-//   SYN-ACK    count: opening: limited to the share that is left if all open handshakes become flows (seats.h)
+//   SYN-ACK    count: opening: limited to the share that is left if all open handshakes become flows (slots.h)
 //   equal paths (ECMP)  its data takes another switch: limited to 1/divisor of the window of the port that the ACK came
 //                       in by (docs/spec 1.1; docs/fairq.md). With `undivided` the divisor is 1
 //
 // A connection's bucket, 0 .. 65535, decides its group. The bucket is a hash of the connection's key that no sender
-// can choose. Flows with a bucket below port->spared are unlimited. Those of them from bucket let_go_from on were limited
+// can choose. Flows with a bucket below port->spared are unlimited. Those of them from bucket release_from on were limited
 // until recently, and are released.
 //
 // Windows are _q8: bytes with 8 fraction bits; 0 is no limit. Divisions round towards 0.
@@ -17,7 +17,7 @@
 #define WEIR_CORE_GROUPS_H
 
 #include "release.h"
-#include "seats.h"
+#include "slots.h"
 #include "switch.h"
 #include "../window.h"
 
@@ -30,12 +30,12 @@ struct granted {
 };
 
 // Reports whether a flow of this bucket is limited.
-WEIR_INLINE int lot_is_held(const struct port *port, weir_u32 lot) { return lot >= port->spared; }
+WEIR_INLINE int bucket_is_limited(const struct port *port, weir_u32 bucket) { return bucket >= port->spared; }
 
 // Reports whether a port limits SYN-ACKs to the share with open handshakes counted: only if the law alone sets its grant.
-WEIR_INLINE int port_holds_opening(const struct port_config *config, const struct port *port, int live)
+WEIR_INLINE int port_limits_opening(const struct port_config *config, const struct port *port, int live)
 {
-	return live && !config->releasing && !(config->hold | port->hold | port->easing) &&
+	return live && !config->releasing && !(config->mode | port->mode | port->easing) &&
 	       (port->enforced || !port->running);
 }
 
@@ -56,15 +56,15 @@ WEIR_INLINE int end_may_assume(const struct end *receiver, const struct end *sen
 }
 
 // Sets the limit of an ACK whose flow has this bucket. opens: it is a SYN-ACK, the port counts open handshakes, and
-// port_holds_opening is true.
-WEIR_INLINE void grant_of(const struct port_config *config, const struct port *port, weir_u32 lot, int opens,
+// port_limits_opening is true.
+WEIR_INLINE void grant_of(const struct port_config *config, const struct port *port, weir_u32 bucket, int opens,
 			  weir_u32 divisor, weir_u64 now_ns, struct granted *granted)
 {
 	granted->window_q8 = port->grant_q8;
 	granted->would_q8 = 0;
 	granted->opens = 0;
-	if (!lot_is_held(port, lot)) {
-		granted->window_q8 = lot >= port->let_go_from ? port->let_go_q8 : 0;
+	if (!bucket_is_limited(port, bucket)) {
+		granted->window_q8 = bucket >= port->release_from ? port->release_q8 : 0;
 		granted->would_q8 = port->equilibrium_q8;
 	} else if (opens) {
 		granted->window_q8 = fairq_opening_q8(&config->law, &port->law, port_openings(config, port, now_ns));
@@ -78,9 +78,9 @@ WEIR_INLINE void grant_of(const struct port_config *config, const struct port *p
 
 // Reports whether an ACK may advertise its grant to the edge (edge.h). ACKs of an unlimited flow pass unchanged, also
 // with the window that another switch advertised. port: 0 if the port of the data is not known.
-WEIR_INLINE int grant_advertises(const struct port *port, weir_u32 lot, const struct granted *granted)
+WEIR_INLINE int grant_advertises(const struct port *port, weir_u32 bucket, const struct granted *granted)
 {
-	return granted->window_q8 || !port || lot_is_held(port, lot);
+	return granted->window_q8 || !port || bucket_is_limited(port, bucket);
 }
 
 // Returns the least window of a flow in bytes: the port's, or one more than the flow's own MSS. The MSS counts up to what

@@ -14,13 +14,13 @@
 //   equilibrium   floor((pipe_bytes + target) * 256 / flows), within the law's floor and cap: the window with which all
 //                 flows together fill the BDP and the target. A port that limits a part of its flows grants it: the
 //                 unlimited flows fill its queue, and the integrator would starve the limited ones.
-//   hold_share    number of limited buckets, of 65536. Flows with a bucket below `spared` are unlimited (groups.h).
+//   limited_buckets    number of limited buckets, of 65536. Flows with a bucket below `spared` are unlimited (groups.h).
 //   gap           ns since the previous tick; 0 if flows are counted between two ticks.
 // A value outside an enumeration acts as its 0.
 #ifndef WEIR_CORE_RELEASE_H
 #define WEIR_CORE_RELEASE_H
 
-#include "seats.h"
+#include "slots.h"
 #include "switch.h"
 
 #define RELEASE_NS 32000000ull      // released windows grow by a factor e in this time
@@ -51,19 +51,19 @@ WEIR_INLINE weir_u64 released(weir_u64 grant_q8, weir_u64 gap_ns)
 	return grant_q8 < RELEASED_Q8 ? grant_q8 : 0;
 }
 
-WEIR_INLINE weir_u32 hold_of(const struct port_config *config)
+WEIR_INLINE weir_u32 mode_of(const struct port_config *config)
 {
-	return config->hold == HOLD_PART || config->hold == HOLD_NONE ? config->hold : HOLD_ALL;
+	return config->mode == ENFORCE_PART || config->mode == ENFORCE_NONE ? config->mode : ENFORCE_ALL;
 }
 
 // Returns the bucket below which flows are unlimited.
 WEIR_INLINE weir_u32 spared_of(const struct port_config *config)
 {
-	switch (hold_of(config)) {
-	case HOLD_NONE:
-		return LOTS;
-	case HOLD_PART:
-		return config->hold_share < LOTS ? LOTS - config->hold_share : 0;
+	switch (mode_of(config)) {
+	case ENFORCE_NONE:
+		return BUCKETS;
+	case ENFORCE_PART:
+		return config->limited_buckets < BUCKETS ? BUCKETS - config->limited_buckets : 0;
 	}
 	return 0;
 }
@@ -85,25 +85,25 @@ WEIR_INLINE weir_u64 port_equilibrium(const struct port_config *config, const st
 WEIR_INLINE void port_spare(struct port *port, weir_u32 spared)
 {
 	if (spared > port->spared && port->grant_q8) {
-		if (!port->let_go_q8 || port->spared < port->let_go_from)
-			port->let_go_from = port->spared;
-		if (!port->let_go_q8 || port->grant_q8 < port->let_go_q8)
-			port->let_go_q8 = port->grant_q8;
+		if (!port->release_q8 || port->spared < port->release_from)
+			port->release_from = port->spared;
+		if (!port->release_q8 || port->grant_q8 < port->release_q8)
+			port->release_q8 = port->grant_q8;
 	}
 	port->spared = spared;
-	if (port->let_go_from >= spared) // they are limited again
-		port->let_go_q8 = 0;
+	if (port->release_from >= spared) // they are limited again
+		port->release_q8 = 0;
 }
 
-// Reports whether port_held must run: the mode is not HOLD_ALL, or was not, or a release goes on.
-WEIR_INLINE int port_holds(const struct port_config *config, const struct port *port)
+// Reports whether port_limited must run: the mode is not ENFORCE_ALL, or was not, or a release goes on.
+WEIR_INLINE int port_must_limit(const struct port_config *config, const struct port *port)
 {
-	return config->hold | port->hold | port->easing || port->let_go_q8;
+	return config->mode | port->mode | port->easing || port->release_q8;
 }
 
 // Sets the grant: the law's window. Without a valid lease the grant grows and then ends. When the lease is valid again,
 // the law restarts, because it had no influence on the queue meanwhile. If not all flows are limited, or were not until
-// now, port_held sets the grant instead.
+// now, port_limited sets the grant instead.
 WEIR_INLINE void port_grant(const struct port_config *config, struct port *port, int live, weir_u64 gap_ns)
 {
 	if (!live || config->releasing) {
@@ -115,14 +115,14 @@ WEIR_INLINE void port_grant(const struct port_config *config, struct port *port,
 		fairq_restart(&config->law, &port->law);
 	}
 	port->enforced = 1;
-	if (!(config->hold | port->hold | port->easing))
+	if (!(config->mode | port->mode | port->easing))
 		port->grant_q8 = port->law.flows ? port->law.window_q8 : 0;
 }
 
 // ---- events, each under the port's lock ----
 
 // Event: the port may have another number of flows. Its law gets the number now, before the next tick: the first grant of
-// a new flow must be its share. Returns 1 if the port's timer must be started. If port_holds, call port_held next.
+// a new flow must be its share. Returns 1 if the port's timer must be started. If port_must_limit, call port_limited next.
 WEIR_INLINE int port_recounted(const struct port_config *config, struct port *port, weir_u8 count, int live,
 			       weir_u64 now_ns)
 {
@@ -140,7 +140,7 @@ WEIR_INLINE int port_recounted(const struct port_config *config, struct port *po
 }
 
 // Event: the timer ticks, or a packet samples in its place. backlog_bytes wait in the port's queue; readable: the queue
-// could be read. Returns the gap in ns; if port_holds, call port_held with it next. A port without flows and grants is no
+// could be read. Returns the gap in ns; if port_must_limit, call port_limited with it next. A port without flows and grants is no
 // longer `running`: its timer stops.
 WEIR_INLINE weir_u64 port_ticked(const struct port_config *config, struct port *port, weir_u8 count, int live,
 				 weir_u64 now_ns, weir_u32 backlog_bytes, int readable)
@@ -152,7 +152,7 @@ WEIR_INLINE weir_u64 port_ticked(const struct port_config *config, struct port *
 	port_turn(config, port, now_ns);
 	port_hears(config, port, count, now_ns);
 	fairq_flows(&config->law, &port->law, now_ns, port_flows(port, count));
-	if (port->enforced && port->hold == HOLD_ALL && readable) {
+	if (port->enforced && port->mode == ENFORCE_ALL && readable) {
 		fairq_sample(&config->law, &port->law, now_ns, backlog_bytes);
 	} else {
 		port->law.last_sample_ns = now_ns;
@@ -163,31 +163,31 @@ WEIR_INLINE weir_u64 port_ticked(const struct port_config *config, struct port *
 	gap_ns = now_ns - port->ticked_ns;
 	port_grant(config, port, live, gap_ns);
 	port->ticked_ns = now_ns;
-	port->running = port->law.flows || port->grant_q8 || port->let_go_q8;
+	port->running = port->law.flows || port->grant_q8 || port->release_q8;
 	return gap_ns;
 }
 
-// Event: sets the grant of a port whose mode is not HOLD_ALL, or was not. The grant may fall at once, but rises
+// Event: sets the grant of a port whose mode is not ENFORCE_ALL, or was not. The grant may fall at once, but rises
 // gradually.
-WEIR_INLINE void port_held(const struct port_config *config, struct port *port, weir_u64 gap_ns)
+WEIR_INLINE void port_limited(const struct port_config *config, struct port *port, weir_u64 gap_ns)
 {
-	weir_u32 hold = hold_of(config);
+	weir_u32 mode = mode_of(config);
 	weir_u64 want = 0, most;
 
-	port->let_go_q8 = released(port->let_go_q8, gap_ns);
+	port->release_q8 = released(port->release_q8, gap_ns);
 	if (!port->enforced)
 		return;
-	if (port->hold != hold) {
+	if (port->mode != mode) {
 		port->easing = 1;
-		if (hold == HOLD_ALL) {
+		if (mode == ENFORCE_ALL) {
 			fairq_restart(&config->law, &port->law);
 		}
 	}
-	port->hold = hold;
-	port->equilibrium_q8 = hold == HOLD_ALL ? 0 : port_equilibrium(config, port);
+	port->mode = mode;
+	port->equilibrium_q8 = mode == ENFORCE_ALL ? 0 : port_equilibrium(config, port);
 	port_spare(port, spared_of(config));
-	if (port->law.flows && port->spared < LOTS)
-		want = hold == HOLD_ALL ? port->law.window_q8 : port->equilibrium_q8;
+	if (port->law.flows && port->spared < BUCKETS)
+		want = mode == ENFORCE_ALL ? port->law.window_q8 : port->equilibrium_q8;
 	most = grown(port->grant_q8, gap_ns);
 	if (!port->easing || !port->grant_q8 || most >= want)
 		port->easing = 0;
@@ -200,7 +200,7 @@ WEIR_INLINE void port_held(const struct port_config *config, struct port *port, 
 WEIR_INLINE void port_stopped(struct port *port)
 {
 	port->grant_q8 = 0;
-	port->let_go_q8 = 0;
+	port->release_q8 = 0;
 	port->running = 0;
 	port->enforced = 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The state that a switch keeps of its ports, and of the ends of connections. Counting (seats.h), release (release.h),
+// The state that a switch keeps of its ports, and of the ends of connections. Counting (slots.h), release (release.h),
 // groups (groups.h) and edge mode (edge.h) use it.
 //
 // A world defines these macros before the include. Without them everything is for one thread. "Under the port's lock"
@@ -46,7 +46,7 @@ struct weir_world; // defined by the world, for WEIR_PORT
 #define FLOWS_LIVE 4  // epochs that a slot counts for
 #define FLOWS_WHEEL 8 // a power of 2 above FLOWS_LIVE: a late packet still finds its epoch
 #define PORT_NAME_BYTES 32
-#define LOTS 65536u // number of buckets (groups.h)
+#define BUCKETS 65536u // number of buckets (groups.h)
 
 enum count_mode {
 	COUNT_ACTIVE = 0,    // directions that sent data recently
@@ -55,10 +55,10 @@ enum count_mode {
 };
 
 // Which flows of a port are limited, and to which window.
-enum hold_mode {
-	HOLD_ALL = 0,  // enforce: all flows, to the law's window
-	HOLD_PART = 1, // canary: a share of the flows, to the equilibrium window; the others pass
-	HOLD_NONE = 2, // observe: none; nothing is rewritten
+enum enforce_mode {
+	ENFORCE_ALL = 0,  // enforce: all flows, to the law's window
+	ENFORCE_PART = 1, // canary: a share of the flows, to the equilibrium window; the others pass
+	ENFORCE_NONE = 2, // observe: none; nothing is rewritten
 };
 
 enum end_flags {
@@ -67,7 +67,7 @@ enum end_flags {
 	END_SCALE = 4, // its window scale is known, not inferred
 	END_FIN = 8,   // will send no more data
 	END_ACKED = 16, // adopted: acked is valid
-	END_UNIFIED = 32, // its SYN was rewritten to announce `told`: its windows are converted
+	END_UNIFIED = 32, // its SYN was rewritten to announce the scale `announced`: its windows are converted
 	END_SIGNED = 64, // its SYN was signed
 };
 
@@ -75,7 +75,7 @@ enum end_flags {
 
 // One end of a connection: what is known of the segments that it sends.
 struct end {
-	weir_u64 seat;           // port + 1 in the upper 16 bits, epoch below; 0: not counted
+	weir_u64 slot;           // port + 1 in the upper 16 bits, epoch below; 0: not counted
 	weir_u32 registration;   // count: handshake: generation of its port's register; 0: not in it.
 				 // count: opening: epoch of its SYN-ACK, plus 1; 0: its handshake is not open
 	weir_u32 first;          // sequence number of its SYN
@@ -89,10 +89,10 @@ struct end {
 	weir_u8 flags;           // enum end_flags
 	weir_u16 registered_at;  // id of the port of `registration`
 	weir_u16 field_before;   // adopted: the largest window field of the sweep before
-	weir_u8 told;            // scale: unify: the scale that its SYN announced to the other end
+	weir_u8 announced;       // scale: unify: the scale that its SYN announced to the other end
 	weir_u8 sweeps;          // adopted: sweeps since then, 2 at most
-	weir_u32 edge_told;      // edge mode: the latest window advertised to the edge, bytes; 0: none
-	weir_u32 edge_told_at;   // and when, units of the edge's clock (edge.h)
+	weir_u32 edge_advertised; // edge mode: the latest window advertised to the edge, bytes; 0: none
+	weir_u32 edge_advertised_at; // and when, units of the edge's clock (edge.h)
 	weir_u32 upstream_at;    // when a switch before this one advertised, units of the edge's clock
 	weir_u16 upstream;       // the field that it advertised; 0: none
 	weir_u16 assumed;        // id + 1 of the port that its data would leave by here; 0: unknown; or ASSUMED_NONE
@@ -108,8 +108,8 @@ struct port_config {
 	weir_u32 mss_unknown;  // bytes: MSS of flows whose MSS was not seen, MTU - 40
 	weir_u32 releasing;    // 1: Weir is about to leave this port: its windows are released
 	weir_u32 pipe_bytes;   // the BDP, C * RTT, for the equilibrium window
-	weir_u32 hold;         // enum hold_mode
-	weir_u32 hold_share;   // HOLD_PART: number of limited buckets, of 65536
+	weir_u32 mode;         // enum enforce_mode
+	weir_u32 limited_buckets; // ENFORCE_PART: number of limited buckets, of 65536
 	weir_u16 paths;        // number of equal paths, this port included; 0, 1: it is the only one
 	weir_u16 divisor;      // of the window of ACKs whose data takes another of the equal paths
 	char name[PORT_NAME_BYTES];
@@ -129,8 +129,8 @@ struct port {
 	weir_u64 grant_q8; // limit of limited flows' ACKs; 0: none
 	weir_u64 epoch;
 	weir_u32 spared;      // flows with a bucket below it are unlimited; 0: all flows are limited
-	weir_u32 let_go_from; // those of them from this bucket on are being released
-	weir_u64 let_go_q8;   // their limit meanwhile; 0: none
+	weir_u32 release_from; // those of them from this bucket on are being released
+	weir_u64 release_q8;   // their limit meanwhile; 0: none
 	weir_u64 equilibrium_q8; // (C * RTT + target) / flows; 0: no flows
 	struct fairq_state law;
 	weir_u32 wheel[FLOWS_WHEEL];   // number of directions by the epoch of their slot
@@ -151,7 +151,7 @@ struct port {
 	weir_u32 enforced;   // 1: at the last tick windows were the law's
 	weir_u32 nap_ns;     // how long the timer rests while packets sample
 	weir_u64 looked_ns;  // when a packet last checked whether it must sample
-	weir_u32 hold;       // enum hold_mode in effect
+	weir_u32 mode;       // enum enforce_mode in effect
 	weir_u32 easing;     // 1: the mode is new, and the grant still grows to the mode's window
 	weir_u32 rtt_ns;     // least round-trip time of handshakes in the span rtt_span; 0: none
 	weir_u32 rtt_before_ns; // the same in the span before

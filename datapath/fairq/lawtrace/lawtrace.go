@@ -24,8 +24,8 @@ const (
 	recordAck   = 3
 	recordCount = 4
 
-	seatTaken     = 1
-	seatGoes      = 2
+	slotTaken     = 1
+	slotGoes      = 2
 	openingComes  = 3
 	openingGoes   = 4
 	registerComes = 5

@@ -17,34 +17,34 @@ type lawtraceConnection struct {
 	_    structs.HostLayout
 	Sent [2]uint32
 	End  [2]struct {
-		_            structs.HostLayout
-		Seat         uint64
-		Registration uint32
-		First        uint32
-		Next         uint32
-		Acked        uint32
-		Field        uint16
-		Port         uint16
-		Mss          uint16
-		Gso          uint16
-		Shift        uint8
-		Flags        uint8
-		RegisteredAt uint16
-		FieldBefore  uint16
-		Told         uint8
-		Sweeps       uint8
-		EdgeTold     uint32
-		EdgeToldAt   uint32
-		UpstreamAt   uint32
-		Upstream     uint16
-		Assumed      uint16
+		_                structs.HostLayout
+		Slot             uint64
+		Registration     uint32
+		First            uint32
+		Next             uint32
+		Acked            uint32
+		Field            uint16
+		Port             uint16
+		Mss              uint16
+		Gso              uint16
+		Shift            uint8
+		Flags            uint8
+		RegisteredAt     uint16
+		FieldBefore      uint16
+		Announced        uint8
+		Sweeps           uint8
+		EdgeAdvertised   uint32
+		EdgeAdvertisedAt uint32
+		UpstreamAt       uint32
+		Upstream         uint16
+		Assumed          uint16
 	}
 	Seen       uint32
 	Owner      uint16
 	Flags      uint8
 	Zero       uint8
 	SynNs      uint64
-	Lot        uint16
+	Bucket     uint16
 	DataLately [2]uint8
 	AcksLately [2]uint8
 	Signs      [2]uint8
@@ -137,31 +137,31 @@ type lawtraceLawAck struct {
 		Opens    uint32
 		Zero     uint32
 	}
-	End      lawtraceLawEnd
-	EndAfter lawtraceLawEnd
-	Before   lawtraceWindowEdge
-	After    lawtraceWindowEdge
-	Clock    uint32
-	Ack      uint32
-	Lot      uint32
-	Packets  uint32
-	Floor    uint32
-	Own      uint16
-	Gso      uint16
-	Law      uint16
-	Left     uint16
-	Wire     uint16
-	Syn      uint8
-	Shrink   uint8
-	Apart    uint8
-	Flagged  uint8
-	Tells    uint8
-	Leaves   uint8
-	Live     uint8
-	Count    uint8
-	Called   uint8
-	Zero     [5]uint8
-	_        [4]byte
+	End        lawtraceLawEnd
+	EndAfter   lawtraceLawEnd
+	Before     lawtraceWindowEdge
+	After      lawtraceWindowEdge
+	Clock      uint32
+	Ack        uint32
+	Bucket     uint32
+	Packets    uint32
+	Floor      uint32
+	Own        uint16
+	Gso        uint16
+	Law        uint16
+	Left       uint16
+	Wire       uint16
+	Syn        uint8
+	Shrink     uint8
+	Apart      uint8
+	Flagged    uint8
+	Advertises uint8
+	Leaves     uint8
+	Live       uint8
+	Count      uint8
+	Called     uint8
+	Zero       [5]uint8
+	_          [4]byte
 }
 
 type lawtraceLawCount struct {
@@ -179,16 +179,16 @@ type lawtraceLawCount struct {
 }
 
 type lawtraceLawEnd struct {
-	_          structs.HostLayout
-	EdgeTold   uint32
-	EdgeToldAt uint32
-	UpstreamAt uint32
-	Upstream   uint16
-	Mss        uint16
-	Shift      uint8
-	Told       uint8
-	Flags      uint8
-	Zero       uint8
+	_                structs.HostLayout
+	EdgeAdvertised   uint32
+	EdgeAdvertisedAt uint32
+	UpstreamAt       uint32
+	Upstream         uint16
+	Mss              uint16
+	Shift            uint8
+	Announced        uint8
+	Flags            uint8
+	Zero             uint8
 }
 
 type lawtraceLawHead struct {
@@ -239,8 +239,8 @@ type lawtracePort struct {
 	GrantQ8       uint64
 	Epoch         uint64
 	Spared        uint32
-	LetGoFrom     uint32
-	LetGoQ8       uint64
+	ReleaseFrom   uint32
+	ReleaseQ8     uint64
 	EquilibriumQ8 uint64
 	Law           lawtraceFairqState
 	Wheel         [8]uint32
@@ -261,7 +261,7 @@ type lawtracePort struct {
 	Enforced      uint32
 	NapNs         uint32
 	LookedNs      uint64
-	Hold          uint32
+	Mode          uint32
 	Easing        uint32
 	RttNs         uint32
 	RttBeforeNs   uint32
@@ -276,34 +276,22 @@ type lawtracePort struct {
 	}
 }
 
-type lawtracePortArms struct {
-	_   structs.HostLayout
-	Arm [2]struct {
-		_          structs.HostLayout
-		DataBytes  uint64
-		AgainBytes uint64
-		AckedBytes uint64
-		Acks       uint64
-		Limited    uint64
-	}
-}
-
 type lawtracePortConfig struct {
-	_           structs.HostLayout
-	Law         lawtraceFairqConfig
-	NetnsCookie uint64
-	Ifindex     uint32
-	EpochNs     uint32
-	IdleNs      uint32
-	FlowsMax    uint32
-	MssUnknown  uint32
-	Releasing   uint32
-	PipeBytes   uint32
-	Hold        uint32
-	HoldShare   uint32
-	Paths       uint16
-	Divisor     uint16
-	Name        [32]int8
+	_              structs.HostLayout
+	Law            lawtraceFairqConfig
+	NetnsCookie    uint64
+	Ifindex        uint32
+	EpochNs        uint32
+	IdleNs         uint32
+	FlowsMax       uint32
+	MssUnknown     uint32
+	Releasing      uint32
+	PipeBytes      uint32
+	Mode           uint32
+	LimitedBuckets uint32
+	Paths          uint16
+	Divisor        uint16
+	Name           [32]int8
 }
 
 type lawtracePortCounts struct {
@@ -322,14 +310,26 @@ type lawtracePortCounts struct {
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
-	Untold     uint64
+	LeftToEdge uint64
 	Dropped    uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64
-	Told       uint64
+	Advertised uint64
 	Assumed    uint64
+}
+
+type lawtracePortGroups struct {
+	_     structs.HostLayout
+	Group [2]struct {
+		_          structs.HostLayout
+		DataBytes  uint64
+		AgainBytes uint64
+		AckedBytes uint64
+		Acks       uint64
+		Limited    uint64
+	}
 }
 
 type lawtraceScopeKey struct {
@@ -368,12 +368,12 @@ type lawtraceWindowEdge struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	lawtraceMapArms             = "arms"
 	lawtraceMapConfigs          = "configs"
 	lawtraceMapControls         = "controls"
 	lawtraceMapCounts           = "counts"
 	lawtraceMapDrafts           = "drafts"
 	lawtraceMapFlows            = "flows"
+	lawtraceMapGroups           = "groups"
 	lawtraceMapLawOrders        = "law_orders"
 	lawtraceMapLawRecords       = "law_records"
 	lawtraceMapPending          = "pending"
@@ -456,12 +456,12 @@ type lawtraceProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type lawtraceMapSpecs struct {
-	Arms          *ebpf.MapSpec `ebpf:"arms"`
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	LawOrders     *ebpf.MapSpec `ebpf:"law_orders"`
 	LawRecords    *ebpf.MapSpec `ebpf:"law_records"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
@@ -512,12 +512,12 @@ func (o *lawtraceObjects) Close() error {
 //
 // It can be passed to loadLawtraceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lawtraceMaps struct {
-	Arms          *ebpf.Map `ebpf:"arms"`
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
+	Groups        *ebpf.Map `ebpf:"groups"`
 	LawOrders     *ebpf.Map `ebpf:"law_orders"`
 	LawRecords    *ebpf.Map `ebpf:"law_records"`
 	Pending       *ebpf.Map `ebpf:"pending"`
@@ -529,12 +529,12 @@ type lawtraceMaps struct {
 
 func (m *lawtraceMaps) Close() error {
 	return _LawtraceClose(
-		m.Arms,
 		m.Configs,
 		m.Controls,
 		m.Counts,
 		m.Drafts,
 		m.Flows,
+		m.Groups,
 		m.LawOrders,
 		m.LawRecords,
 		m.Pending,

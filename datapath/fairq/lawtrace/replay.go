@@ -11,36 +11,36 @@ import (
 
 // The rows of a report, in their order.
 const (
-	countFlows      = "fairq_flows"
-	countSample     = "fairq_sample"
-	countNoSample   = "queue read and not sampled (windows released, or a part of the flows limited)"
-	countSawMSS     = "fairq_saw_mss"
-	countLook       = "fairq_packet_may_sample"
-	countSeats      = "seats taken"
-	countGone       = "  slots left"
-	countOpenings   = "open handshakes that began and ended"
-	countRegister   = "entries of the register, added and removed"
-	countLaw        = "turns that granted the law's window"
-	countReleased   = "turns that released windows, of all flows"
-	countHeld       = "port_held: turns of a port of whose flows a part is limited, or was"
-	countStopped    = "turns in which user space stopped a port"
-	countOpening    = "fairq_opening_q8"
-	countFloor      = "window_floor"
-	countRewrite    = "window_rewrite"
-	countSmaller    = "  of them: the window was small enough"
-	countFree       = "  of them: of an unlimited flow, nothing written"
-	countUngoverned = "ACKs whose data's port granted nothing"
-	countReleasing  = "ACKs of flows that were being released"
-	countTorn       = "turns while user space changed their configuration: not compared"
-	countEdgeLeft   = "ACKs left to the edge"
-	countEdgeTold   = "ACKs that advertised a window to the edge"
-	countEdgeSilent = "ACKs that edge mode did not concern"
+	countFlows          = "fairq_flows"
+	countSample         = "fairq_sample"
+	countNoSample       = "queue read and not sampled (windows released, or a part of the flows limited)"
+	countSawMSS         = "fairq_saw_mss"
+	countLook           = "fairq_packet_may_sample"
+	countSlots          = "slots taken"
+	countGone           = "  slots left"
+	countOpenings       = "open handshakes that began and ended"
+	countRegister       = "entries of the register, added and removed"
+	countLaw            = "turns that granted the law's window"
+	countReleased       = "turns that released windows, of all flows"
+	countLimited        = "port_limited: turns of a port of whose flows a part is limited, or was"
+	countStopped        = "turns in which user space stopped a port"
+	countOpening        = "fairq_opening_q8"
+	countFloor          = "window_floor"
+	countRewrite        = "window_rewrite"
+	countSmaller        = "  of them: the window was small enough"
+	countFree           = "  of them: of an unlimited flow, nothing written"
+	countUngoverned     = "ACKs whose data's port granted nothing"
+	countReleasing      = "ACKs of flows that were being released"
+	countTorn           = "turns while user space changed their configuration: not compared"
+	countEdgeLeft       = "ACKs left to the edge"
+	countEdgeAdvertised = "ACKs that advertised a window to the edge"
+	countEdgeSilent     = "ACKs that edge mode did not concern"
 )
 
 var counts = []string{
-	countFlows, countSample, countNoSample, countSawMSS, countLook, countSeats, countGone, countOpenings, countRegister, countLaw,
-	countReleased, countHeld, countStopped, countOpening, countFloor, countRewrite, countSmaller, countFree, countUngoverned,
-	countReleasing, countTorn, countEdgeLeft, countEdgeTold, countEdgeSilent,
+	countFlows, countSample, countNoSample, countSawMSS, countLook, countSlots, countGone, countOpenings, countRegister, countLaw,
+	countReleased, countLimited, countStopped, countOpening, countFloor, countRewrite, countSmaller, countFree, countUngoverned,
+	countReleasing, countTorn, countEdgeLeft, countEdgeAdvertised, countEdgeSilent,
 }
 
 // Replay runs the native core on the trace from each port's beginning, with its own state, and compares all its
@@ -175,14 +175,14 @@ func (r *replay) counted(p place) error {
 		return 0
 	}
 	switch c.Event {
-	case seatTaken:
-		r.count(countSeats, 1)
-		r.sw.SeatComes(r.id(), c.New)
-		answer(fmt.Sprintf("seat_is_new(old=%#x, new=%#x, counted=%d)", c.Old, c.New, c.Counted), c.Answer,
-			truth(r.sw.SeatIsNew(c.Old, c.New, c.Counted != 0)))
-	case seatGoes:
+	case slotTaken:
+		r.count(countSlots, 1)
+		r.sw.SlotComes(r.id(), c.New)
+		answer(fmt.Sprintf("slot_is_new(old=%#x, new=%#x, counted=%d)", c.Old, c.New, c.Counted), c.Answer,
+			truth(r.sw.SlotIsNew(c.Old, c.New, c.Counted != 0)))
+	case slotGoes:
 		r.count(countGone, 1)
-		answer(fmt.Sprintf("seat_goes(seat=%#x), in epoch %d", c.Old, r.sw.Port(r.id()).Epoch), c.Answer, truth(r.sw.SeatGoes(r.id(), c.Old)))
+		answer(fmt.Sprintf("slot_goes(slot=%#x), in epoch %d", c.Old, r.sw.Port(r.id()).Epoch), c.Answer, truth(r.sw.SlotGoes(r.id(), c.Old)))
 	case openingComes:
 		r.count(countOpenings, 1)
 		if r.config.EpochNs != c.EpochNs {
@@ -241,9 +241,9 @@ func (r *replay) turn(p place) error {
 			kernel.Epoch == ours.Epoch && kernel.Registered == ours.Registered && kernel.Generation == ours.Generation, "what counts")
 	}
 	is(KindLaw, kernel.Law == ours.Law, "the law")
-	is(KindRelease, kernel.GrantQ8 == ours.GrantQ8 && kernel.LetGoQ8 == ours.LetGoQ8 && kernel.LetGoFrom == ours.LetGoFrom &&
+	is(KindRelease, kernel.GrantQ8 == ours.GrantQ8 && kernel.ReleaseQ8 == ours.ReleaseQ8 && kernel.ReleaseFrom == ours.ReleaseFrom &&
 		kernel.EquilibriumQ8 == ours.EquilibriumQ8 && kernel.Spared == ours.Spared && kernel.Enforced == ours.Enforced &&
-		kernel.Hold == ours.Hold && kernel.Easing == ours.Easing, "what is granted")
+		kernel.Mode == ours.Mode && kernel.Easing == ours.Easing, "what is granted")
 	is(KindLaw, kernel.Same(&ours), "all the port")
 	*port = kernel
 	return nil
@@ -254,7 +254,7 @@ func (r *replay) called(t *native.Turn, before *native.Port, releasing uint32) s
 	switch t.Event {
 	case native.Ticked:
 		r.count(countFlows, 1)
-		if before.Enforced != 0 && before.Hold == 0 && t.Readable {
+		if before.Enforced != 0 && before.Mode == 0 && t.Readable {
 			r.count(countSample, 1)
 		} else {
 			r.count(countNoSample, 1)
@@ -265,9 +265,9 @@ func (r *replay) called(t *native.Turn, before *native.Port, releasing uint32) s
 		r.count(countFlows, 1)
 		r.granted(t, releasing)
 		return fmt.Sprintf("port_recounted(now_ns=%d, live=%t)", t.NowNs, t.Live)
-	case native.Held:
-		r.count(countHeld, 1)
-		return fmt.Sprintf("port_held(gap_ns=%d)", t.NowNs)
+	case native.Limited:
+		r.count(countLimited, 1)
+		return fmt.Sprintf("port_limited(gap_ns=%d)", t.NowNs)
 	case native.SawMSS:
 		r.count(countSawMSS, 1)
 		return fmt.Sprintf("fairq_saw_mss(bytes=%d)", t.Value)

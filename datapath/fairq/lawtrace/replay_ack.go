@@ -18,7 +18,7 @@ func (r *replay) ack(p place) error {
 	r.configure(&a.Config)
 	name := fmt.Sprintf("ACK %d with window %d", a.Ack, a.Own)
 	ask := native.Ack{
-		Ack: a.Ack, Lot: a.Lot, Field: a.Own, MSS: a.End.Mss, GSO: a.Gso, Shift: a.End.Shift, Told: a.End.Told, SYN: a.Syn,
+		Ack: a.Ack, Bucket: a.Bucket, Field: a.Own, MSS: a.End.Mss, GSO: a.Gso, Shift: a.End.Shift, Announced: a.End.Announced, SYN: a.Syn,
 		Shrink: native.Shrink(a.Shrink), Apart: a.Apart,
 	}
 	if a.End.Flags&native.EndUnified != 0 {
@@ -39,7 +39,7 @@ func (r *replay) ack(p place) error {
 	} else {
 		field = r.sw.Window(r.id(), a.NowNs, &ask, &edge)
 	}
-	r.held(&a, field)
+	r.limits(&a, field)
 	r.check(KindWindow, field.Governed() == (a.Granted.WindowQ8 != 0), name+": whether it is limited", ask, a.Granted.WindowQ8 != 0, field.Governed())
 	if a.Called != 0 {
 		floor := r.sw.Floor(r.id(), a.End.Mss, a.Gso)
@@ -67,17 +67,17 @@ func (r *replay) edge(name string, a *lawtraceLawAck, field native.Field) (done 
 		r.check(KindEdge, !field.LeftToEdge(), name+": whether it is left to the edge", endOf(&a.End), false, field.LeftToEdge())
 		return true
 	}
-	if a.Tells != 0 {
-		r.count(countEdgeTold, 1)
+	if a.Advertises != 0 {
+		r.count(countEdgeAdvertised, 1)
 	} else {
 		r.count(countEdgeSilent, 1)
 	}
-	r.check(KindEdge, field.Advertises() == (a.Tells != 0), name+": whether it advertises", endOf(&a.End), a.Tells != 0, field.Advertises())
+	r.check(KindEdge, field.Advertises() == (a.Advertises != 0), name+": whether it advertises", endOf(&a.End), a.Advertises != 0, field.Advertises())
 	return false
 }
 
-// held counts the outcome of an ACK that is not left to the edge, and compares the group of its flow.
-func (r *replay) held(a *lawtraceLawAck, field native.Field) {
+// limits counts the outcome of an ACK that is not left to the edge, and compares the group of its flow.
+func (r *replay) limits(a *lawtraceLawAck, field native.Field) {
 	port := r.sw.Port(r.id())
 	if a.Granted.WindowQ8 == 0 && a.Granted.WouldQ8 == 0 {
 		r.count(countUngoverned, 1)
@@ -98,15 +98,15 @@ func (r *replay) held(a *lawtraceLawAck, field native.Field) {
 	if a.Law == field.Own() {
 		r.count(countSmaller, 1)
 	}
-	if port.Enforced == 0 || a.Lot < port.Spared && a.Granted.WindowQ8 != 0 {
+	if port.Enforced == 0 || a.Bucket < port.Spared && a.Granted.WindowQ8 != 0 {
 		r.count(countReleasing, 1)
 	}
 }
 
 func endOf(e *lawtraceLawEnd) native.End {
 	return native.End{
-		EdgeTold: e.EdgeTold, EdgeToldAt: e.EdgeToldAt, UpstreamAt: e.UpstreamAt, Upstream: e.Upstream, MSS: e.Mss, Shift: e.Shift,
-		Told: e.Told, Flags: e.Flags,
+		EdgeAdvertised: e.EdgeAdvertised, EdgeAdvertisedAt: e.EdgeAdvertisedAt, UpstreamAt: e.UpstreamAt, Upstream: e.Upstream, MSS: e.Mss, Shift: e.Shift,
+		Announced: e.Announced, Flags: e.Flags,
 	}
 }
 
@@ -117,7 +117,7 @@ func edgeOf(e *lawtraceWindowEdge) native.WindowEdge {
 func portConfigOf(c *lawtracePortConfig) native.PortConfig {
 	return native.PortConfig{
 		Law: lawOf(&c.Law), EpochNs: uint64(c.EpochNs), IdleNs: uint64(c.IdleNs), MSSUnknown: c.MssUnknown, Releasing: c.Releasing,
-		PipeBytes: c.PipeBytes, Hold: c.Hold, HoldShare: c.HoldShare, Divisor: c.Divisor,
+		PipeBytes: c.PipeBytes, Mode: c.Mode, LimitedBuckets: c.LimitedBuckets, Divisor: c.Divisor,
 	}
 }
 

@@ -52,18 +52,18 @@ func (m *made) turn(t native.Turn) {
 	m.turns = append(m.turns, r)
 }
 
-// seat makes a direction take a slot, and the port count its flows again.
-func (m *made) seat(now uint64) {
-	seat := uint64(madePort+1)<<48 | m.sw.Port(madePort).Epoch
-	m.sw.SeatComes(madePort, seat)
-	m.counts = append(m.counts, lawtraceLawCount{Head: m.head(recordCount), New: seat, Answer: 1, Event: seatTaken})
+// slot makes a direction take a slot, and the port count its flows again.
+func (m *made) slot(now uint64) {
+	slot := uint64(madePort+1)<<48 | m.sw.Port(madePort).Epoch
+	m.sw.SlotComes(madePort, slot)
+	m.counts = append(m.counts, lawtraceLawCount{Head: m.head(recordCount), New: slot, Answer: 1, Event: slotTaken})
 	m.turn(native.Turn{Event: native.Recounted, NowNs: now, Live: true})
 }
 
 // leave makes a direction leave its slot.
-func (m *made) leave(seat uint64) {
-	r := lawtraceLawCount{Head: m.head(recordCount), Old: seat, Event: seatGoes}
-	if m.sw.SeatGoes(madePort, seat) {
+func (m *made) leave(slot uint64) {
+	r := lawtraceLawCount{Head: m.head(recordCount), Old: slot, Event: slotGoes}
+	if m.sw.SlotGoes(madePort, slot) {
 		r.Answer = 1
 	}
 	m.counts = append(m.counts, r)
@@ -86,12 +86,12 @@ func (m *made) ack(interval native.EdgeTime) {
 		m.sw.SetEdge(native.EdgeConfig{Interval: interval, Lease: 1000, Change: 32})
 		edge = native.WindowEdge{Right: 900, Known: 1}
 		field = m.sw.Advertise(madePort, 5000, false, false, &a, &end, &edge)
-		r.Tells = 1
+		r.Advertises = 1
 	}
 	r.Law, r.Left, r.Wire = field.Law(), field.Left(), field.Left()
 	r.After = lawtraceWindowEdge{Right: edge.Right, Known: edge.Known}
 	r.EndAfter = lawtraceLawEnd{
-		EdgeTold: end.EdgeTold, EdgeToldAt: end.EdgeToldAt, UpstreamAt: end.UpstreamAt, Upstream: end.Upstream, Mss: end.MSS, Shift: end.Shift,
+		EdgeAdvertised: end.EdgeAdvertised, EdgeAdvertisedAt: end.EdgeAdvertisedAt, UpstreamAt: end.UpstreamAt, Upstream: end.Upstream, Mss: end.MSS, Shift: end.Shift,
 	}
 	m.acks = append(m.acks, r)
 }
@@ -103,7 +103,7 @@ func newMade(t *testing.T) *made {
 	m.sw.SetConfig(madePort, &config)
 	m.turn(native.Turn{Event: native.SawMSS, Value: 1460})
 	for range 3 {
-		m.seat(1e9)
+		m.slot(1e9)
 	}
 	m.ack(0)
 	for i := range uint64(40) {
@@ -152,8 +152,8 @@ func countOf(r *Report, what string) uint64 {
 // Replay finds any single bit that the kernel wrote otherwise, and reports it with its call.
 func TestReplay_FindsEveryBit(t *testing.T) {
 	r := newMade(t).replay()
-	if r.Differences != 0 || r.Acks != 41 || countOf(r, countSample) != 42 || countOf(r, countRewrite) != 41 || countOf(r, countEdgeTold) != 20 ||
-		countOf(r, countReleased) != 3 || countOf(r, countSeats) != 3 || r.Compared < 300 {
+	if r.Differences != 0 || r.Acks != 41 || countOf(r, countSample) != 42 || countOf(r, countRewrite) != 41 || countOf(r, countEdgeAdvertised) != 20 ||
+		countOf(r, countReleased) != 3 || countOf(r, countSlots) != 3 || r.Compared < 300 {
 		t.Fatalf("%+v", r)
 	}
 	for k, n := range r.Kinds {
@@ -185,16 +185,16 @@ func TestReplay_FindsEveryBit(t *testing.T) {
 		{"what counts", changed(20, func(p *native.Port) { p.Epoch++ })},
 		{"all the port", changed(20, func(p *native.Port) { p.TickedNs++ })},
 		{"fairq_packet_may_sample", func(m *made) { m.looks[20].Answer = 0 }},
-		{"seat_is_new(", func(m *made) { m.counts[1].Answer = 0 }},
-		{"seat_goes(", func(m *made) { m.counts[3].Answer = 0 }},
+		{"slot_is_new(", func(m *made) { m.counts[1].Answer = 0 }},
+		{"slot_goes(", func(m *made) { m.counts[3].Answer = 0 }},
 		{"whether it is limited", func(m *made) { m.acks[20].Granted.WindowQ8 = 0; m.acks[20].Granted.WouldQ8 = 1 }},
 		{"grant_floor(1460, 1448)", func(m *made) { m.acks[20].Floor++ }},
 		{"what its window is limited to", func(m *made) { m.acks[20].Law++ }},
 		{"the edge that is kept", func(m *made) { m.acks[20].After.Right++ }},
 		{"the field in the packet", func(m *made) { m.acks[20].Wire++ }},
 		{"the field that it leaves with", func(m *made) { m.acks[20].Left, m.acks[20].Wire = m.acks[20].Own, m.acks[20].Own }},
-		{"whether it advertises", func(m *made) { m.acks[20].Tells = 0 }},
-		{"what is kept of what was advertised", func(m *made) { m.acks[20].EndAfter.EdgeTold++ }},
+		{"whether it advertises", func(m *made) { m.acks[20].Advertises = 0 }},
+		{"what is kept of what was advertised", func(m *made) { m.acks[20].EndAfter.EdgeAdvertised++ }},
 		{"whether it is left to the edge", func(m *made) { m.acks[20].Leaves = leftToEdge }},
 		{"all the port", func(m *made) { m.turns[20].Running ^= 1 }},
 	} {

@@ -13,7 +13,7 @@ type Kind int
 // The kinds.
 const (
 	KindLaw      Kind = iota // Algorithm 1 (core/fairq/fairq.h), and the rest of a port
-	KindCounting             // which directions are flows (core/fairq/seats.h)
+	KindCounting             // which directions are flows (core/fairq/slots.h)
 	KindRelease              // what a port grants, and how windows are released (core/fairq/release.h)
 	KindWindow               // which group an ACK is in, and its window (core/fairq/groups.h, window.h)
 	KindEdge                 // what is advertised to the edge (core/fairq/edge.h)

@@ -30,31 +30,31 @@ type CoreEdgeEvent struct {
 		Shrink     uint32
 	}
 	End struct {
-		_            structs.HostLayout
-		Seat         uint64
-		Registration uint32
-		First        uint32
-		Next         uint32
-		Acked        uint32
-		Field        uint16
-		Port         uint16
-		Mss          uint16
-		Gso          uint16
-		Shift        uint8
-		Flags        uint8
-		RegisteredAt uint16
-		FieldBefore  uint16
-		Told         uint8
-		Sweeps       uint8
-		EdgeTold     uint32
-		EdgeToldAt   uint32
-		UpstreamAt   uint32
-		Upstream     uint16
-		Assumed      uint16
+		_                structs.HostLayout
+		Slot             uint64
+		Registration     uint32
+		First            uint32
+		Next             uint32
+		Acked            uint32
+		Field            uint16
+		Port             uint16
+		Mss              uint16
+		Gso              uint16
+		Shift            uint8
+		Flags            uint8
+		RegisteredAt     uint16
+		FieldBefore      uint16
+		Announced        uint8
+		Sweeps           uint8
+		EdgeAdvertised   uint32
+		EdgeAdvertisedAt uint32
+		UpstreamAt       uint32
+		Upstream         uint16
+		Assumed          uint16
 	}
 	Handshake struct {
 		_    structs.HostLayout
-		Told struct {
+		Seen struct {
 			_          structs.HostLayout
 			Asked      uint32
 			Opener     uint8
@@ -78,12 +78,12 @@ type CoreEdgeEvent struct {
 			Right uint32
 			Known uint32
 		}
-		ToldAt uint32
-		Field  uint16
-		Shift  uint8
-		Known  uint8
-		Mss    uint16
-		Zero   uint16
+		AdvertisedAt uint32
+		Field        uint16
+		Shift        uint8
+		Known        uint8
+		Mss          uint16
+		Zero         uint16
 	}
 	_   [4]byte
 	Ack struct {
@@ -169,19 +169,19 @@ type CoreGroupsEvent struct {
 			Variant     uint8
 			Zero        [3]uint8
 		}
-		NetnsCookie uint64
-		Ifindex     uint32
-		EpochNs     uint32
-		IdleNs      uint32
-		FlowsMax    uint32
-		MssUnknown  uint32
-		Releasing   uint32
-		PipeBytes   uint32
-		Hold        uint32
-		HoldShare   uint32
-		Paths       uint16
-		Divisor     uint16
-		Name        [32]int8
+		NetnsCookie    uint64
+		Ifindex        uint32
+		EpochNs        uint32
+		IdleNs         uint32
+		FlowsMax       uint32
+		MssUnknown     uint32
+		Releasing      uint32
+		PipeBytes      uint32
+		Mode           uint32
+		LimitedBuckets uint32
+		Paths          uint16
+		Divisor        uint16
+		Name           [32]int8
 	}
 	Port struct {
 		_             structs.HostLayout
@@ -190,8 +190,8 @@ type CoreGroupsEvent struct {
 		GrantQ8       uint64
 		Epoch         uint64
 		Spared        uint32
-		LetGoFrom     uint32
-		LetGoQ8       uint64
+		ReleaseFrom   uint32
+		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
 		Law           struct {
 			_            structs.HostLayout
@@ -229,7 +229,7 @@ type CoreGroupsEvent struct {
 		Enforced      uint32
 		NapNs         uint32
 		LookedNs      uint64
-		Hold          uint32
+		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -251,7 +251,7 @@ type CoreGroupsEvent struct {
 		Zero     uint32
 	}
 	NowNs          uint64
-	Lot            uint32
+	Bucket         uint32
 	Opening        uint32
 	Live           uint32
 	Apart          uint32
@@ -298,19 +298,19 @@ type CoreReleaseEvent struct {
 			Variant     uint8
 			Zero        [3]uint8
 		}
-		NetnsCookie uint64
-		Ifindex     uint32
-		EpochNs     uint32
-		IdleNs      uint32
-		FlowsMax    uint32
-		MssUnknown  uint32
-		Releasing   uint32
-		PipeBytes   uint32
-		Hold        uint32
-		HoldShare   uint32
-		Paths       uint16
-		Divisor     uint16
-		Name        [32]int8
+		NetnsCookie    uint64
+		Ifindex        uint32
+		EpochNs        uint32
+		IdleNs         uint32
+		FlowsMax       uint32
+		MssUnknown     uint32
+		Releasing      uint32
+		PipeBytes      uint32
+		Mode           uint32
+		LimitedBuckets uint32
+		Paths          uint16
+		Divisor        uint16
+		Name           [32]int8
 	}
 	Port struct {
 		_             structs.HostLayout
@@ -319,8 +319,8 @@ type CoreReleaseEvent struct {
 		GrantQ8       uint64
 		Epoch         uint64
 		Spared        uint32
-		LetGoFrom     uint32
-		LetGoQ8       uint64
+		ReleaseFrom   uint32
+		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
 		Law           struct {
 			_            structs.HostLayout
@@ -358,7 +358,7 @@ type CoreReleaseEvent struct {
 		Enforced      uint32
 		NapNs         uint32
 		LookedNs      uint64
-		Hold          uint32
+		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -385,7 +385,7 @@ type CoreReleaseEvent struct {
 	Result       uint64
 }
 
-type CoreSeatsEvent struct {
+type CoreSlotsEvent struct {
 	_      structs.HostLayout
 	Config struct {
 		_   structs.HostLayout
@@ -403,42 +403,42 @@ type CoreSeatsEvent struct {
 			Variant     uint8
 			Zero        [3]uint8
 		}
-		NetnsCookie uint64
-		Ifindex     uint32
-		EpochNs     uint32
-		IdleNs      uint32
-		FlowsMax    uint32
-		MssUnknown  uint32
-		Releasing   uint32
-		PipeBytes   uint32
-		Hold        uint32
-		HoldShare   uint32
-		Paths       uint16
-		Divisor     uint16
-		Name        [32]int8
+		NetnsCookie    uint64
+		Ifindex        uint32
+		EpochNs        uint32
+		IdleNs         uint32
+		FlowsMax       uint32
+		MssUnknown     uint32
+		Releasing      uint32
+		PipeBytes      uint32
+		Mode           uint32
+		LimitedBuckets uint32
+		Paths          uint16
+		Divisor        uint16
+		Name           [32]int8
 	}
 	End struct {
-		_            structs.HostLayout
-		Seat         uint64
-		Registration uint32
-		First        uint32
-		Next         uint32
-		Acked        uint32
-		Field        uint16
-		Port         uint16
-		Mss          uint16
-		Gso          uint16
-		Shift        uint8
-		Flags        uint8
-		RegisteredAt uint16
-		FieldBefore  uint16
-		Told         uint8
-		Sweeps       uint8
-		EdgeTold     uint32
-		EdgeToldAt   uint32
-		UpstreamAt   uint32
-		Upstream     uint16
-		Assumed      uint16
+		_                structs.HostLayout
+		Slot             uint64
+		Registration     uint32
+		First            uint32
+		Next             uint32
+		Acked            uint32
+		Field            uint16
+		Port             uint16
+		Mss              uint16
+		Gso              uint16
+		Shift            uint8
+		Flags            uint8
+		RegisteredAt     uint16
+		FieldBefore      uint16
+		Announced        uint8
+		Sweeps           uint8
+		EdgeAdvertised   uint32
+		EdgeAdvertisedAt uint32
+		UpstreamAt       uint32
+		Upstream         uint16
+		Assumed          uint16
 	}
 	Port [2]struct {
 		_             structs.HostLayout
@@ -447,8 +447,8 @@ type CoreSeatsEvent struct {
 		GrantQ8       uint64
 		Epoch         uint64
 		Spared        uint32
-		LetGoFrom     uint32
-		LetGoQ8       uint64
+		ReleaseFrom   uint32
+		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
 		Law           struct {
 			_            structs.HostLayout
@@ -486,7 +486,7 @@ type CoreSeatsEvent struct {
 		Enforced      uint32
 		NapNs         uint32
 		LookedNs      uint64
-		Hold          uint32
+		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -545,14 +545,14 @@ const (
 	CoreMapGroupsEvents  = "groups_events"
 	CoreMapMarkEvents    = "mark_events"
 	CoreMapReleaseEvents = "release_events"
-	CoreMapSeatsEvents   = "seats_events"
+	CoreMapSlotsEvents   = "slots_events"
 	CoreMapWindowEvents  = "window_events"
 	CoreProgRunEdge      = "run_edge"
 	CoreProgRunFairq     = "run_fairq"
 	CoreProgRunGroups    = "run_groups"
 	CoreProgRunMark      = "run_mark"
 	CoreProgRunRelease   = "run_release"
-	CoreProgRunSeats     = "run_seats"
+	CoreProgRunSlots     = "run_slots"
 	CoreProgRunWindow    = "run_window"
 )
 
@@ -603,7 +603,7 @@ type CoreProgramSpecs struct {
 	RunGroups  *ebpf.ProgramSpec `ebpf:"run_groups"`
 	RunMark    *ebpf.ProgramSpec `ebpf:"run_mark"`
 	RunRelease *ebpf.ProgramSpec `ebpf:"run_release"`
-	RunSeats   *ebpf.ProgramSpec `ebpf:"run_seats"`
+	RunSlots   *ebpf.ProgramSpec `ebpf:"run_slots"`
 	RunWindow  *ebpf.ProgramSpec `ebpf:"run_window"`
 }
 
@@ -616,7 +616,7 @@ type CoreMapSpecs struct {
 	GroupsEvents  *ebpf.MapSpec `ebpf:"groups_events"`
 	MarkEvents    *ebpf.MapSpec `ebpf:"mark_events"`
 	ReleaseEvents *ebpf.MapSpec `ebpf:"release_events"`
-	SeatsEvents   *ebpf.MapSpec `ebpf:"seats_events"`
+	SlotsEvents   *ebpf.MapSpec `ebpf:"slots_events"`
 	WindowEvents  *ebpf.MapSpec `ebpf:"window_events"`
 }
 
@@ -651,7 +651,7 @@ type CoreMaps struct {
 	GroupsEvents  *ebpf.Map `ebpf:"groups_events"`
 	MarkEvents    *ebpf.Map `ebpf:"mark_events"`
 	ReleaseEvents *ebpf.Map `ebpf:"release_events"`
-	SeatsEvents   *ebpf.Map `ebpf:"seats_events"`
+	SlotsEvents   *ebpf.Map `ebpf:"slots_events"`
 	WindowEvents  *ebpf.Map `ebpf:"window_events"`
 }
 
@@ -662,7 +662,7 @@ func (m *CoreMaps) Close() error {
 		m.GroupsEvents,
 		m.MarkEvents,
 		m.ReleaseEvents,
-		m.SeatsEvents,
+		m.SlotsEvents,
 		m.WindowEvents,
 	)
 }
@@ -682,7 +682,7 @@ type CorePrograms struct {
 	RunGroups  *ebpf.Program `ebpf:"run_groups"`
 	RunMark    *ebpf.Program `ebpf:"run_mark"`
 	RunRelease *ebpf.Program `ebpf:"run_release"`
-	RunSeats   *ebpf.Program `ebpf:"run_seats"`
+	RunSlots   *ebpf.Program `ebpf:"run_slots"`
 	RunWindow  *ebpf.Program `ebpf:"run_window"`
 }
 
@@ -693,7 +693,7 @@ func (p *CorePrograms) Close() error {
 		p.RunGroups,
 		p.RunMark,
 		p.RunRelease,
-		p.RunSeats,
+		p.RunSlots,
 		p.RunWindow,
 	)
 }

@@ -36,7 +36,7 @@ func TestVectors(t *testing.T) {
 		"mark":   &markMachine{kernel: kernel{objects.RunMark, objects.MarkEvents}},
 	}
 	for law, program := range map[string]kernel{
-		"seats": {objects.RunSeats, objects.SeatsEvents}, "release": {objects.RunRelease, objects.ReleaseEvents},
+		"slots": {objects.RunSlots, objects.SlotsEvents}, "release": {objects.RunRelease, objects.ReleaseEvents},
 		"groups": {objects.RunGroups, objects.GroupsEvents}, "edge": {objects.RunEdge, objects.EdgeEvents},
 	} {
 		machines[law] = corevec.Machines(program.run)[law]()

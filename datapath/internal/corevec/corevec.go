@@ -6,7 +6,7 @@ package corevec
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
 #include "events.h"
 
-static int corevec_seats(void *e) { return seats_run(e); }
+static int corevec_slots(void *e) { return slots_run(e); }
 static int corevec_release(void *e) { return release_run(e); }
 static int corevec_groups(void *e) { return groups_run(e); }
 static int corevec_edge(void *e) { return edge_run(e); }
@@ -26,8 +26,8 @@ import (
 func Run(value any) error {
 	unknown := C.int(1)
 	switch e := value.(type) {
-	case *coretest.CoreSeatsEvent:
-		unknown = C.corevec_seats(unsafe.Pointer(e))
+	case *coretest.CoreSlotsEvent:
+		unknown = C.corevec_slots(unsafe.Pointer(e))
 	case *coretest.CoreReleaseEvent:
 		unknown = C.corevec_release(unsafe.Pointer(e))
 	case *coretest.CoreGroupsEvent:
@@ -42,7 +42,7 @@ func Run(value any) error {
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreSeatsEvent{})-C.sizeof_struct_seats_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreSlotsEvent{})-C.sizeof_struct_slots_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreReleaseEvent{})-C.sizeof_struct_release_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGroupsEvent{})-C.sizeof_struct_groups_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreEdgeEvent{})-C.sizeof_struct_edge_event]

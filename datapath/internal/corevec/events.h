@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The events of the test vectors of core/fairq/seats.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
+// The events of the test vectors of core/fairq/slots.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
 // and the arguments of an event stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
 // event.
 #ifndef WEIR_COREVEC_EVENTS_H
@@ -16,24 +16,24 @@ WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 #include "../../core/fairq/edge.h"
 #include "../../core/fairq/groups.h"
 #include "../../core/fairq/release.h"
-#include "../../core/fairq/seats.h"
+#include "../../core/fairq/slots.h"
 
 enum {
-	SEATS_TAKE = 1,
-	SEATS_LEAVE,
-	SEATS_TURN,
-	SEATS_HEARS,
-	SEATS_OPEN,
-	SEATS_OPENED,
-	SEATS_REGISTER,
-	SEATS_UNREGISTER,
-	SEATS_SENDS,
-	SEATS_FINISHES,
-	SEATS_FLOWS,
-	SEATS_OPENINGS,
+	SLOTS_TAKE = 1,
+	SLOTS_LEAVE,
+	SLOTS_TURN,
+	SLOTS_HEARS,
+	SLOTS_OPEN,
+	SLOTS_OPENED,
+	SLOTS_REGISTER,
+	SLOTS_UNREGISTER,
+	SLOTS_SENDS,
+	SLOTS_FINISHES,
+	SLOTS_FLOWS,
+	SLOTS_OPENINGS,
 	RELEASE_TICK,
 	RELEASE_RECOUNT,
-	RELEASE_HOLD,
+	RELEASE_LIMIT,
 	RELEASE_STOP,
 	RELEASE_REUSE,
 	RELEASE_LEASE,
@@ -42,7 +42,7 @@ enum {
 	GROUPS_ASSUME,
 	GROUPS_ADVERTISES,
 	EDGE_DUE,
-	EDGE_TELL,
+	EDGE_ADVERTISE,
 	EDGE_LEFT,
 	EDGE_SYN,
 	EDGE_ANSWER,
@@ -50,7 +50,7 @@ enum {
 };
 
 // One direction of a connection, and two ports.
-struct seats_event {
+struct slots_event {
 	struct port_config config;
 	struct end end;
 	struct port port[2];
@@ -64,12 +64,12 @@ struct seats_event {
 
 WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id)
 {
-	struct seats_event *e = (struct seats_event *)world;
+	struct slots_event *e = (struct slots_event *)world;
 
 	return id < 2 ? &e->port[id] : 0;
 }
 
-WEIR_INLINE int seats_run(struct seats_event *e)
+WEIR_INLINE int slots_run(struct slots_event *e)
 {
 	struct weir_world *world = (struct weir_world *)e;
 	weir_u32 id = e->id & 1, registration;
@@ -78,47 +78,47 @@ WEIR_INLINE int seats_run(struct seats_event *e)
 
 	e->result = 0;
 	switch (e->event) {
-	case SEATS_TAKE:
-		e->result = seats_take(world, &e->end, port, id, count);
+	case SLOTS_TAKE:
+		e->result = slots_take(world, &e->end, port, id, count);
 		return 0;
-	case SEATS_LEAVE:
-		seats_leave(world, &e->end);
+	case SLOTS_LEAVE:
+		slots_leave(world, &e->end);
 		return 0;
-	case SEATS_TURN:
+	case SLOTS_TURN:
 		port_turn(&e->config, port, e->now_ns);
 		return 0;
-	case SEATS_HEARS:
+	case SLOTS_HEARS:
 		port_hears(&e->config, port, count, e->now_ns);
 		return 0;
-	case SEATS_OPEN:
+	case SLOTS_OPEN:
 		opening_leave(world, &e->end);
 		e->end.registration = opening_comes(&e->config, port, e->now_ns);
 		e->end.registered_at = (weir_u16)id;
 		return 0;
-	case SEATS_OPENED:
+	case SLOTS_OPENED:
 		opening_leave(world, &e->end);
 		return 0;
-	case SEATS_REGISTER:
+	case SLOTS_REGISTER:
 		e->result = register_wants(port, &e->end);
 		if (e->result)
 			register_comes(port, &e->end, id);
 		return 0;
-	case SEATS_UNREGISTER:
+	case SLOTS_UNREGISTER:
 		registration = WEIR_SWAP(&e->end.registration, 0);
 		if (registration)
 			register_goes(&e->port[e->end.registered_at & 1], registration);
 		return 0;
-	case SEATS_SENDS:
+	case SLOTS_SENDS:
 		end_sends(&e->end, e->behind);
 		e->result = register_lapsed(port, &e->end, id);
 		return 0;
-	case SEATS_FINISHES:
+	case SLOTS_FINISHES:
 		e->result = end_finishes(&e->end, e->behind);
 		return 0;
-	case SEATS_FLOWS:
+	case SLOTS_FLOWS:
 		e->result = port_flows(port, count);
 		return 0;
-	case SEATS_OPENINGS:
+	case SLOTS_OPENINGS:
 		e->result = port_openings(&e->config, port, e->now_ns);
 		return 0;
 	}
@@ -153,9 +153,9 @@ WEIR_INLINE int release_run(struct release_event *e)
 	case RELEASE_RECOUNT:
 		e->result = port_recounted(&e->config, &e->port, count, e->live != 0, e->now_ns);
 		return 0;
-	case RELEASE_HOLD:
-		e->result = port_holds(&e->config, &e->port);
-		port_held(&e->config, &e->port, e->gap_ns);
+	case RELEASE_LIMIT:
+		e->result = port_must_limit(&e->config, &e->port);
+		port_limited(&e->config, &e->port, e->gap_ns);
 		return 0;
 	case RELEASE_STOP:
 		port_stopped(&e->port);
@@ -175,7 +175,7 @@ struct groups_event {
 	struct port port;
 	struct granted granted;
 	weir_u64 now_ns;
-	weir_u32 lot;
+	weir_u32 bucket;
 	weir_u32 opening; // 1: a SYN-ACK, with count: opening
 	weir_u32 live;
 	weir_u32 apart; // 1: its data takes another of the equal paths
@@ -196,8 +196,8 @@ WEIR_INLINE int groups_run(struct groups_event *e)
 	e->result = 0;
 	switch (e->event) {
 	case GROUPS_GRANT:
-		e->result = e->opening && port_holds_opening(&e->config, &e->port, e->live != 0);
-		grant_of(&e->config, &e->port, e->lot, e->result != 0, grant_divisor(&e->config, !e->apart), e->now_ns,
+		e->result = e->opening && port_limits_opening(&e->config, &e->port, e->live != 0);
+		grant_of(&e->config, &e->port, e->bucket, e->result != 0, grant_divisor(&e->config, !e->apart), e->now_ns,
 			 &e->granted);
 		return 0;
 	case GROUPS_FLOOR:
@@ -207,7 +207,7 @@ WEIR_INLINE int groups_run(struct groups_event *e)
 		e->result = end_may_assume(&receiver, &sender);
 		return 0;
 	case GROUPS_ADVERTISES:
-		e->result = grant_advertises(&e->port, e->lot, &e->granted);
+		e->result = grant_advertises(&e->port, e->bucket, &e->granted);
 		return 0;
 	}
 	return 1;
@@ -238,17 +238,17 @@ WEIR_INLINE int edge_run(struct edge_event *e)
 	case EDGE_DUE:
 		e->result = edge_is_due(&e->config, &e->end, &e->ack);
 		return 0;
-	case EDGE_TELL:
-		e->result = edge_tells(&e->config, &e->end, &e->ack, (weir_u16)e->field);
+	case EDGE_ADVERTISE:
+		e->result = edge_advertises(&e->config, &e->end, &e->ack, (weir_u16)e->field);
 		return 0;
 	case EDGE_LEFT:
 		e->result = edge_left(&e->end, e->ack.field, e->ack.shift);
 		return 0;
 	case EDGE_SYN:
-		e->result = syn_asks(&e->handshake.told, &e->syn);
+		e->result = syn_asks(&e->handshake.seen, &e->syn);
 		return 0;
 	case EDGE_ANSWER:
-		e->result = syn_answered(&e->handshake.told, &e->syn);
+		e->result = syn_answered(&e->handshake.seen, &e->syn);
 		if (!e->result)
 			return 0;
 		edge_begins(&e->handshake, e->syn.side, e->syn.ack, (weir_u16)e->field);
@@ -259,7 +259,7 @@ WEIR_INLINE int edge_run(struct edge_event *e)
 		if (e->ack.flagged)
 			e->result = edge_hears(&e->rules, &e->window, e->number, e->ack.field, e->ack.now);
 		else if (edge_remembers(&e->rules, &e->window, e->ack.now))
-			e->result = edge_holds(&e->rules, &e->window, e->number, e->ack.field, 0);
+			e->result = edge_limits(&e->rules, &e->window, e->number, e->ack.field, 0);
 		else if (e->rules.shrink == WINDOW_SHRINK_AVOID && e->window.known)
 			edge_passes(&e->window.edge, e->window.shift, e->number, e->ack.field);
 		return 0;

@@ -18,15 +18,15 @@ import (
 // event changes.
 func Machines(run func(value any) error) map[string]func() vector.Machine {
 	return map[string]func() vector.Machine{
-		"seats": func() vector.Machine {
-			return &machine[coretest.CoreSeatsEvent]{run: run, state: []string{"end_", "port0_", "port1_"}, events: map[string]uint64{
+		"slots": func() vector.Machine {
+			return &machine[coretest.CoreSlotsEvent]{run: run, state: []string{"end_", "port0_", "port1_"}, events: map[string]uint64{
 				"take": 1, "leave": 2, "turn": 3, "hears": 4, "open": 5, "opened": 6, "register": 7, "unregister": 8, "sends": 9,
 				"finishes": 10, "flows": 11, "openings": 12,
 			}}
 		},
 		"release": func() vector.Machine {
 			return &machine[coretest.CoreReleaseEvent]{run: run, state: []string{"port_"}, events: map[string]uint64{
-				"tick": 13, "recount": 14, "hold": 15, "stop": 16, "reuse": 17, "lease": 18,
+				"tick": 13, "recount": 14, "limit": 15, "stop": 16, "reuse": 17, "lease": 18,
 			}}
 		},
 		"groups": func() vector.Machine {
@@ -36,7 +36,7 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 		},
 		"edge": func() vector.Machine {
 			return &machine[coretest.CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
-				"due": 23, "tell": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
+				"due": 23, "advertise": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
 			}}
 		},
 	}

@@ -14,27 +14,27 @@ import (
 )
 
 type EdgeEdgeCounts struct {
-	_          structs.HostLayout
-	Seen       uint64
-	NotTcp     uint64
-	Tunnel     uint64
-	Fragment   uint64
-	Short      uint64
-	NoAck      uint64
-	Told       uint64
-	Applied    uint64
-	Smaller    uint64
-	Untold     uint64
-	Expired    uint64
-	Unwritable uint64
-	Forged     uint64
-	Learnt     uint64
-	Entered    uint64
+	_            structs.HostLayout
+	Seen         uint64
+	NotTcp       uint64
+	Tunnel       uint64
+	Fragment     uint64
+	Short        uint64
+	NoAck        uint64
+	Advertised   uint64
+	Applied      uint64
+	Smaller      uint64
+	Unadvertised uint64
+	Expired      uint64
+	Unwritable   uint64
+	Forged       uint64
+	Learnt       uint64
+	Entered      uint64
 }
 
 type EdgeEdgeHandshake struct {
 	_    structs.HostLayout
-	Told struct {
+	Seen struct {
 		_          structs.HostLayout
 		Asked      uint32
 		Opener     uint8
@@ -69,12 +69,12 @@ type EdgeEdgeWindow struct {
 		Right uint32
 		Known uint32
 	}
-	ToldAt uint32
-	Field  uint16
-	Shift  uint8
-	Known  uint8
-	Mss    uint16
-	Zero   uint16
+	AdvertisedAt uint32
+	Field        uint16
+	Shift        uint8
+	Known        uint8
+	Mss          uint16
+	Zero         uint16
 }
 
 type EdgeLookupKey struct {

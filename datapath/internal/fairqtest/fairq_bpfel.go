@@ -17,34 +17,34 @@ type FairQConnection struct {
 	_    structs.HostLayout
 	Sent [2]uint32
 	End  [2]struct {
-		_            structs.HostLayout
-		Seat         uint64
-		Registration uint32
-		First        uint32
-		Next         uint32
-		Acked        uint32
-		Field        uint16
-		Port         uint16
-		Mss          uint16
-		Gso          uint16
-		Shift        uint8
-		Flags        uint8
-		RegisteredAt uint16
-		FieldBefore  uint16
-		Told         uint8
-		Sweeps       uint8
-		EdgeTold     uint32
-		EdgeToldAt   uint32
-		UpstreamAt   uint32
-		Upstream     uint16
-		Assumed      uint16
+		_                structs.HostLayout
+		Slot             uint64
+		Registration     uint32
+		First            uint32
+		Next             uint32
+		Acked            uint32
+		Field            uint16
+		Port             uint16
+		Mss              uint16
+		Gso              uint16
+		Shift            uint8
+		Flags            uint8
+		RegisteredAt     uint16
+		FieldBefore      uint16
+		Announced        uint8
+		Sweeps           uint8
+		EdgeAdvertised   uint32
+		EdgeAdvertisedAt uint32
+		UpstreamAt       uint32
+		Upstream         uint16
+		Assumed          uint16
 	}
 	Seen       uint32
 	Owner      uint16
 	Flags      uint8
 	Zero       uint8
 	SynNs      uint64
-	Lot        uint16
+	Bucket     uint16
 	DataLately [2]uint8
 	AcksLately [2]uint8
 	Signs      [2]uint8
@@ -107,8 +107,8 @@ type FairQPort struct {
 	GrantQ8       uint64
 	Epoch         uint64
 	Spared        uint32
-	LetGoFrom     uint32
-	LetGoQ8       uint64
+	ReleaseFrom   uint32
+	ReleaseQ8     uint64
 	EquilibriumQ8 uint64
 	Law           struct {
 		_            structs.HostLayout
@@ -146,7 +146,7 @@ type FairQPort struct {
 	Enforced      uint32
 	NapNs         uint32
 	LookedNs      uint64
-	Hold          uint32
+	Mode          uint32
 	Easing        uint32
 	RttNs         uint32
 	RttBeforeNs   uint32
@@ -158,18 +158,6 @@ type FairQPort struct {
 		Flows        [2]uint32
 		OneSidedData uint32
 		OneSidedAcks uint32
-	}
-}
-
-type FairQPortArms struct {
-	_   structs.HostLayout
-	Arm [2]struct {
-		_          structs.HostLayout
-		DataBytes  uint64
-		AgainBytes uint64
-		AckedBytes uint64
-		Acks       uint64
-		Limited    uint64
 	}
 }
 
@@ -189,19 +177,19 @@ type FairQPortConfig struct {
 		Variant     uint8
 		Zero        [3]uint8
 	}
-	NetnsCookie uint64
-	Ifindex     uint32
-	EpochNs     uint32
-	IdleNs      uint32
-	FlowsMax    uint32
-	MssUnknown  uint32
-	Releasing   uint32
-	PipeBytes   uint32
-	Hold        uint32
-	HoldShare   uint32
-	Paths       uint16
-	Divisor     uint16
-	Name        [32]int8
+	NetnsCookie    uint64
+	Ifindex        uint32
+	EpochNs        uint32
+	IdleNs         uint32
+	FlowsMax       uint32
+	MssUnknown     uint32
+	Releasing      uint32
+	PipeBytes      uint32
+	Mode           uint32
+	LimitedBuckets uint32
+	Paths          uint16
+	Divisor        uint16
+	Name           [32]int8
 }
 
 type FairQPortCounts struct {
@@ -220,14 +208,26 @@ type FairQPortCounts struct {
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
-	Untold     uint64
+	LeftToEdge uint64
 	Dropped    uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64
-	Told       uint64
+	Advertised uint64
 	Assumed    uint64
+}
+
+type FairQPortGroups struct {
+	_     structs.HostLayout
+	Group [2]struct {
+		_          structs.HostLayout
+		DataBytes  uint64
+		AgainBytes uint64
+		AckedBytes uint64
+		Acks       uint64
+		Limited    uint64
+	}
 }
 
 type FairQScopeKey struct {
@@ -260,12 +260,12 @@ type FairQTimerSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FairQMapArms             = "arms"
 	FairQMapConfigs          = "configs"
 	FairQMapControls         = "controls"
 	FairQMapCounts           = "counts"
 	FairQMapDrafts           = "drafts"
 	FairQMapFlows            = "flows"
+	FairQMapGroups           = "groups"
 	FairQMapLongLookups      = "long_lookups"
 	FairQMapLookups          = "lookups"
 	FairQMapPending          = "pending"
@@ -364,12 +364,12 @@ type FairQProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQMapSpecs struct {
-	Arms          *ebpf.MapSpec `ebpf:"arms"`
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	LongLookups   *ebpf.MapSpec `ebpf:"long_lookups"`
 	Lookups       *ebpf.MapSpec `ebpf:"lookups"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
@@ -418,12 +418,12 @@ func (o *FairQObjects) Close() error {
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQMaps struct {
-	Arms          *ebpf.Map `ebpf:"arms"`
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
+	Groups        *ebpf.Map `ebpf:"groups"`
 	LongLookups   *ebpf.Map `ebpf:"long_lookups"`
 	Lookups       *ebpf.Map `ebpf:"lookups"`
 	Pending       *ebpf.Map `ebpf:"pending"`
@@ -435,12 +435,12 @@ type FairQMaps struct {
 
 func (m *FairQMaps) Close() error {
 	return _FairQClose(
-		m.Arms,
 		m.Configs,
 		m.Controls,
 		m.Counts,
 		m.Drafts,
 		m.Flows,
+		m.Groups,
 		m.LongLookups,
 		m.Lookups,
 		m.Pending,

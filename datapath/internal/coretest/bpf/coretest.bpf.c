@@ -134,7 +134,7 @@ int run_mark(struct __sk_buff *ctx)
 	return 0;
 }
 
-EVENTS(seats);
+EVENTS(slots);
 EVENTS(release);
 EVENTS(groups);
 EVENTS(edge);
@@ -149,7 +149,7 @@ EVENTS(edge);
 		return e ? name##_run(e) : 1;                                              \
 	}
 
-RUN(seats)
+RUN(slots)
 RUN(release)
 RUN(groups)
 RUN(edge)

@@ -11,9 +11,9 @@ import (
 
 // A port that limits only a part of its flows, or none, has a full queue that it does not govern. When all are
 // limited again the law begins afresh at its target, as if it had seen nothing.
-func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
+func TestFairQ_LawBeginsAnewWhenAllAreLimited(t *testing.T) {
 	const flows, target = 4, 80_000
-	for _, hold := range []fairq.Hold{fairq.HoldNone, fairq.HoldPart} {
+	for _, mode := range []fairq.Mode{fairq.EnforceNone, fairq.EnforcePart} {
 		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 		law := fairq.Law{
 			TargetBytes: target, PipeBytes: 100_000, Tick: time.Millisecond, Period: 2 * time.Millisecond,
@@ -22,13 +22,13 @@ func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 		f := p.govern(t, law, law, fairq.Config{})
 		streams := p.NewStreams(t, testnet.ReceiverIPv4, flows)
 		other := law
-		other.Hold, other.HoldShare = hold, fairq.Lots/100
+		other.Mode, other.LimitedBuckets = mode, fairq.Buckets/100
 		if err := f.Configure(p.Port.Name, other); err != nil {
 			t.Fatal(err)
 		}
 		testnet.Until(t, "the queue is the unlimited flows'", func() bool {
 			s, _ := statsOfBoth(t, f)
-			return s.QueueBytes > 3*target && !s.LettingGo
+			return s.QueueBytes > 3*target && !s.FlowsReleasing
 		})
 		streams.Progress(t, 500_000)
 		slow := law // so that its first window can be seen
@@ -39,10 +39,10 @@ func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 		var s fairq.Stats
 		testnet.Until(t, "all are limited", func() bool {
 			s, _ = statsOfBoth(t, f)
-			return s.Hold == fairq.HoldAll && s.GrantBytes > 0 && s.Arms[1].Acks > 0
+			return s.Mode == fairq.EnforceAll && s.GrantBytes > 0 && s.Groups[1].Acks > 0
 		})
 		if s.GrantBytes != target/flows {
-			t.Errorf("after %v: the first grant is %d, want %d", hold, s.GrantBytes, target/flows)
+			t.Errorf("after %v: the first grant is %d, want %d", mode, s.GrantBytes, target/flows)
 		}
 	}
 }
@@ -51,21 +51,21 @@ func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
 	const flows, share = 24, 20_000
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	f := p.govern(t, sharing(fairq.HoldPart, fairq.Lots, flows*share), sharing(fairq.HoldNone, 0, flows*share), fairq.Config{})
+	f := p.govern(t, sharing(fairq.EnforcePart, fairq.Buckets, flows*share), sharing(fairq.EnforceNone, 0, flows*share), fairq.Config{})
 	pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(4)), flows)
-	check := func(when string, all bool) (held [2]int) {
+	check := func(when string, all bool) (limited [2]int) {
 		t.Helper()
-		arm := map[netip.AddrPort]bool{}
+		group := map[netip.AddrPort]bool{}
 		for flow, err := range f.Flows(p.Port.Name) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			arm[flow.From] = flow.Held
+			group[flow.From] = flow.Limited
 		}
 		for _, c := range pairs {
 			testnet.Send(t, c.Client, c.Server, 50_000)
 			window, own := testnet.ReadTCPInfo(t, c.Client).Snd_wnd, testnet.ReadTCPInfo(t, c.Server).Rcv_wnd
-			is := arm[testnet.AddrPort(c.Client.LocalAddr())]
+			is := group[testnet.AddrPort(c.Client.LocalAddr())]
 			want := own
 			if is || all {
 				want = granted(share, 4)
@@ -74,37 +74,37 @@ func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
 				t.Errorf("%s: limited %t, a window of %d, want %d; its receiver's own is %d", when, is, window, want, own)
 			}
 			if is {
-				held[1]++
+				limited[1]++
 			} else {
-				held[0]++
+				limited[0]++
 			}
 		}
-		return held
+		return limited
 	}
 	check("all are limited", true)
-	if err := f.Configure(p.Port.Name, sharing(fairq.HoldPart, fairq.Lots/2, flows*share)); err != nil {
+	if err := f.Configure(p.Port.Name, sharing(fairq.EnforcePart, fairq.Buckets/2, flows*share)); err != nil {
 		t.Fatal(err)
 	}
 	from, _ := statsOfBoth(t, f)
 	testnet.Until(t, "the others are released", func() bool { // the release begins at the next tick; two ticks show it
 		testnet.Send(t, pairs[0].Client, pairs[0].Server, 1) // a port whose flows are silent has none
 		s, _ := statsOfBoth(t, f)
-		return s.Samples+s.SamplesByPacket > from.Samples+from.SamplesByPacket+1 && !s.LettingGo
+		return s.Samples+s.SamplesByPacket > from.Samples+from.SamplesByPacket+1 && !s.FlowsReleasing
 	})
-	if held := check("half of them are", false); held[0] == 0 || held[1] == 0 {
-		t.Errorf("%v flows are unlimited and limited: this test shows nothing", held)
+	if limited := check("half of them are", false); limited[0] == 0 || limited[1] == 0 {
+		t.Errorf("%v flows are unlimited and limited: this test shows nothing", limited)
 	}
 }
 
 // Windows of unified connections are still converted on ports that observe. Connections that begin there are
 // not unified, and are limited by their own scales when the port limits flows again.
 func TestFairQUnify_Observed(t *testing.T) {
-	const own, told, peer = 3, 11, 7
+	const own, announced, peer = 3, 11, 7
 	p := newRwndPath(t, testnet.PathOptions{})
-	config := fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: told}
-	f := p.govern(t, held(modeGrant), held(modeGrant), config)
-	none := held(modeGrant)
-	none.Hold, none.PipeBytes = fairq.HoldNone, 1
+	config := fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: announced}
+	f := p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), config)
+	none := limitedTo(modeGrant)
+	none.Mode, none.PipeBytes = fairq.EnforceNone, 1
 	mode := func(law fairq.Law) {
 		t.Helper()
 		for _, port := range []string{p.Port.Name, p.In.Name} {
@@ -114,7 +114,7 @@ func TestFairQUnify_Observed(t *testing.T) {
 		}
 		testnet.Until(t, "the mode is in effect", func() bool {
 			out, in := statsOfBoth(t, f)
-			return (out.GrantBytes == 0) == (law.Hold == fairq.HoldNone) && !out.LettingGo && !in.LettingGo
+			return (out.GrantBytes == 0) == (law.Mode == fairq.EnforceNone) && !out.FlowsReleasing && !in.FlowsReleasing
 		})
 	}
 	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(own))
@@ -130,7 +130,7 @@ func TestFairQUnify_Observed(t *testing.T) {
 		t.Fatalf("%d acknowledgements sent, %d came", len(sent), len(got))
 	}
 	for i := range sent {
-		if want := uint16(min(uint64(sent[i])<<own>>told, 65535)); got[i] != want {
+		if want := uint16(min(uint64(sent[i])<<own>>announced, 65535)); got[i] != want {
 			t.Errorf("the server's window field %d came as %d, want %d", sent[i], got[i], want)
 		}
 	}
@@ -138,7 +138,7 @@ func TestFairQUnify_Observed(t *testing.T) {
 	testnet.Send(t, during.Client, during.Server, cellBytes)
 	for i, c := range []*testnet.Pair{before, during} {
 		client, server := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server)
-		want := [2]uint8{told, told}
+		want := [2]uint8{announced, announced}
 		if i == 1 {
 			want = [2]uint8{own, peer}
 		}
@@ -146,7 +146,7 @@ func TestFairQUnify_Observed(t *testing.T) {
 			t.Errorf("connection %d: its ends take each other's scale for %d and %d, want %v", i, client.PeerScale, server.PeerScale, want)
 		}
 	}
-	mode(held(modeGrant))
+	mode(limitedTo(modeGrant))
 	for i, c := range []*testnet.Pair{before, during} {
 		testnet.Send(t, c.Client, c.Server, cellBytes)
 		testnet.Send(t, c.Server, c.Client, cellBytes)

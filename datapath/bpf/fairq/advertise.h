@@ -2,13 +2,13 @@
 //
 // Edge mode in the switch: core/fairq/edge.h decides which ACKs advertise a window to the edge, and which window. The
 // other ACKs pass unchanged. SYN-ACKs are always rewritten and never flagged.
-#ifndef WEIR_BPF_EDGE_TELL_H
-#define WEIR_BPF_EDGE_TELL_H
+#ifndef WEIR_BPF_ADVERTISE_H
+#define WEIR_BPF_ADVERTISE_H
 
 #include "edge.h"
 #include "flows.h"
 
-static __always_inline void edge_told_by(struct edge_config *config)
+static __always_inline void edge_config_set(struct edge_config *config)
 {
 	config->interval = edge_interval;
 	config->lease = edge_lease;
@@ -32,19 +32,19 @@ __noinline int edge_due(const struct end *e, const struct edge_ack *a)
 
 	if (!e || !a)
 		return 0;
-	edge_told_by(&config);
+	edge_config_set(&config);
 	return edge_is_due(&config, e, a);
 }
 
 // Advertises on this ACK. `field` is its window under the law's limit. Returns the field that is advertised.
-__noinline int edge_tell(struct end *e, const struct edge_ack *a, __u32 field)
+__noinline int edge_advertise(struct end *e, const struct edge_ack *a, __u32 field)
 {
 	struct edge_config config;
 
 	if (!e || !a)
 		return field;
-	edge_told_by(&config);
-	return edge_tells(&config, e, a, field);
+	edge_config_set(&config);
+	return edge_advertises(&config, e, a, field);
 }
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Applies the decisions of core/fairq/seats.h about a port's flows to the maps: looks up the port, takes its lock, and
+// Applies the decisions of core/fairq/slots.h about a port's flows to the maps: looks up the port, takes its lock, and
 // passes the new number of flows to its law.
-#ifndef WEIR_BPF_SEATS_H
-#define WEIR_BPF_SEATS_H
+#ifndef WEIR_BPF_SLOTS_H
+#define WEIR_BPF_SLOTS_H
 
 #include "flows.h"
 #include "port.h"
@@ -28,29 +28,29 @@ __noinline int port_recount(__u32 id)
 	start = port_recounted(config, port, count, live, now);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
-	turn_told(&turn);
-	if (port_holds(config, port))
-		port_hold(id, 0);
+	turn_reported(&turn);
+	if (port_must_limit(config, port))
+		port_limit(id, 0);
 	if (start)
 		port_start_timer(id, config->law.tick_ns);
 	return 0;
 }
 
 // Counts a direction at the port that it now sends by: gives it a slot in the port's present epoch.
-__noinline int seat_take(struct connection *c, __u32 side, __u32 id)
+__noinline int slot_take(struct connection *c, __u32 side, __u32 id)
 {
 	struct port *port = port_of(id);
 
-	if (c && port && seats_take(THE_MAPS, &c->end[side & 1], port, id, count))
+	if (c && port && slots_take(THE_MAPS, &c->end[side & 1], port, id, count))
 		port_recount(id);
 	return 0;
 }
 
 // Ends the count of a direction: returns its slot.
-__noinline int seat_leave(struct connection *c, __u32 side)
+__noinline int slot_leave(struct connection *c, __u32 side)
 {
 	if (c)
-		seats_leave(THE_MAPS, &c->end[side & 1]);
+		slots_leave(THE_MAPS, &c->end[side & 1]);
 	return 0;
 }
 
@@ -62,17 +62,17 @@ static __always_inline void opening_take(struct connection *c, __u32 side, __u64
 	__u32 id = (__u32)e->port - 1, registration;
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
-	struct count_told told;
+	struct count_report report;
 
 	if (!config || !port)
 		return;
 	opening_leave(THE_MAPS, e); // a SYN-ACK that was sent again counts once, in the latest epoch
-	count_begins(&told, id, COUNT_OPENING_COMES);
+	count_begins(&report, id, COUNT_OPENING_COMES);
 	bpf_spin_lock(&port->lock);
 	registration = opening_comes(config, port, now);
-	count_ends(&told, config, port, now, registration);
+	count_ends(&report, config, port, now, registration);
 	bpf_spin_unlock(&port->lock);
-	count_is_told(&told);
+	count_reported(&report);
 	e->registered_at = id;
 	e->registration = registration;
 }
@@ -104,7 +104,7 @@ __noinline int connection_opened(struct connection *c)
 // Enters a direction in the register of the port that its data leaves by.
 __noinline int register_enter(struct connection *c, __u32 side)
 {
-	struct count_told told;
+	struct count_report report;
 	struct port *port;
 	struct end *e;
 	__u32 id;
@@ -116,12 +116,12 @@ __noinline int register_enter(struct connection *c, __u32 side)
 	port = port_of(id);
 	if (!port || !register_wants(port, e))
 		return 0;
-	count_begins(&told, id, COUNT_REGISTER_COMES);
+	count_begins(&report, id, COUNT_REGISTER_COMES);
 	bpf_spin_lock(&port->lock);
 	register_comes(port, e, id);
-	count_ends(&told, NULL, port, 0, e->registration);
+	count_ends(&report, NULL, port, 0, e->registration);
 	bpf_spin_unlock(&port->lock);
-	count_is_told(&told);
+	count_reported(&report);
 	port_recount(id);
 	return 0;
 }
@@ -129,7 +129,7 @@ __noinline int register_enter(struct connection *c, __u32 side)
 // Removes a direction from the register.
 __noinline int register_leave(struct connection *c, __u32 side)
 {
-	struct count_told told;
+	struct count_report report;
 	struct port *port;
 	__u32 id, registration;
 
@@ -140,12 +140,12 @@ __noinline int register_leave(struct connection *c, __u32 side)
 	port = port_of(id);
 	if (!registration || !port)
 		return 0;
-	count_begins(&told, id, COUNT_REGISTER_GOES);
+	count_begins(&report, id, COUNT_REGISTER_GOES);
 	bpf_spin_lock(&port->lock);
 	register_goes(port, registration);
-	count_ends(&told, NULL, port, 0, registration);
+	count_ends(&report, NULL, port, 0, registration);
 	bpf_spin_unlock(&port->lock);
-	count_is_told(&told);
+	count_reported(&report);
 	port_recount(id);
 	return 0;
 }
@@ -153,7 +153,7 @@ __noinline int register_leave(struct connection *c, __u32 side)
 // Ends a direction: its FIN left by the port of its data (FQ-8), or the connection was reset or removed.
 static __always_inline void direction_ends(struct connection *c, __u32 side)
 {
-	seat_leave(c, side);
+	slot_leave(c, side);
 	if (count == COUNT_HANDSHAKE)
 		register_leave(c, side);
 }

@@ -7,18 +7,18 @@ import (
 
 // portGroups has the figures of a port's two groups of flows.
 type portGroups struct {
-	arm                        [2]Arm
+	group                      [2]Group
 	oneSidedData, oneSidedAcks uint32
 }
 
 func (m *fairqMaps) groups(id uint32, p *fairqPort) (a portGroups, err error) {
-	var cpus []fairqPortArms
-	if err := m.Arms.Lookup(id, &cpus); err != nil {
+	var cpus []fairqPortGroups
+	if err := m.Groups.Lookup(id, &cpus); err != nil {
 		return a, fmt.Errorf("read the counters of its groups: %w", err)
 	}
 	for i := range cpus {
-		for j := range a.arm {
-			addGroup(&a.arm[j], &cpus[i], j)
+		for j := range a.group {
+			addGroup(&a.group[j], &cpus[i], j)
 		}
 	}
 	var c fairqControl
@@ -27,15 +27,15 @@ func (m *fairqMaps) groups(id uint32, p *fairqPort) (a portGroups, err error) {
 	}
 	if s := &p.Swept[c.Swept%2]; s.Sweep == c.Swept { // the last sweep may have found nothing here
 		a.oneSidedData, a.oneSidedAcks = s.OneSidedData, s.OneSidedAcks
-		for j := range a.arm {
-			a.arm[j].Flows = s.Flows[j]
+		for j := range a.group {
+			a.group[j].Flows = s.Flows[j]
 		}
 	}
 	return a, nil
 }
 
-func addGroup(a *Arm, c *fairqPortArms, arm int) {
-	counts := &c.Arm[arm]
+func addGroup(a *Group, c *fairqPortGroups, group int) {
+	counts := &c.Group[group]
 	a.DataBytes += counts.DataBytes
 	a.RetransmittedBytes += counts.AgainBytes
 	a.AckedBytes += counts.AckedBytes

@@ -14,21 +14,21 @@ import (
 	"weir/internal/testseed"
 )
 
-// holdPipe and rowTarget give one flow of a port an equilibrium window of 51200 bytes, more than rowGrant.
-const holdPipe = 51200 - rowTarget
+// modePipe and rowTarget give one flow of a port an equilibrium window of 51200 bytes, more than rowGrant.
+const modePipe = 51200 - rowTarget
 
-func holdLaw(hold Hold, share uint32) fairqPortConfig {
-	return fairqPortConfig{Hold: uint32(hold), HoldShare: share, PipeBytes: holdPipe}
+func modeLaw(mode Mode, share uint32) fairqPortConfig {
+	return fairqPortConfig{Mode: uint32(mode), LimitedBuckets: share, PipeBytes: modePipe}
 }
 
-// dataArms reads the groups of the port that the tables' data leaves by, summed over the CPUs.
-func (s *frameSwitch) dataArms(tb testing.TB) [2]Arm {
+// dataGroups reads the groups of the port that the tables' data leaves by, summed over the CPUs.
+func (s *frameSwitch) dataGroups(tb testing.TB) [2]Group {
 	tb.Helper()
 	a, err := s.groups(1, &fairqPort{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return a.arm
+	return a.group
 }
 
 // entry returns the flow table's entry of a connection.
@@ -49,43 +49,43 @@ func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fair
 
 // What each mode does with an acknowledgement, how it is counted, and in which group. 400 is the field of an
 // equilibrium window of 51200 bytes, 200 that of a grant of 25600.
-func TestFairQFrames_Hold(t *testing.T) {
+func TestFairQFrames_Mode(t *testing.T) {
 	for _, scale := range []uint8{0, scaleUnify} {
 		for _, r := range []struct {
 			name    string
 			law     fairqPortConfig
 			in, out uint16 // fields
 			why     fairqPortCounts
-			held    int
+			group   int
 			limited uint64
 			offered uint32
 			granted uint32
 		}{
-			{name: "all", law: holdLaw(HoldAll, 0), in: 500, out: 200, held: 1, limited: 1, offered: 64000, granted: 25600},
-			{name: "all, small", law: holdLaw(HoldAll, 0), in: 150, out: 150, why: fairqPortCounts{Smaller: 1}, held: 1, offered: 19200, granted: 19200},
-			{name: "a share of all", law: holdLaw(HoldPart, Lots), in: 500, out: 200, held: 1, limited: 1, offered: 64000, granted: 25600},
-			{name: "a share of none", law: holdLaw(HoldPart, 0), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
-			{name: "none", law: holdLaw(HoldNone, 0), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
-			{name: "none, whatever its share", law: holdLaw(HoldNone, Lots), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
-			{name: "none, below the equilibrium", law: holdLaw(HoldNone, 0), in: 350, out: 350, why: fairqPortCounts{Free: 1}, offered: 44800, granted: 44800},
-			{name: "an unknown mode is all", law: holdLaw(77, 0), in: 500, out: 200, held: 1, limited: 1, offered: 64000, granted: 25600},
+			{name: "all", law: modeLaw(EnforceAll, 0), in: 500, out: 200, group: 1, limited: 1, offered: 64000, granted: 25600},
+			{name: "all, small", law: modeLaw(EnforceAll, 0), in: 150, out: 150, why: fairqPortCounts{Smaller: 1}, group: 1, offered: 19200, granted: 19200},
+			{name: "a share of all", law: modeLaw(EnforcePart, Buckets), in: 500, out: 200, group: 1, limited: 1, offered: 64000, granted: 25600},
+			{name: "a share of none", law: modeLaw(EnforcePart, 0), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
+			{name: "none", law: modeLaw(EnforceNone, 0), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
+			{name: "none, whatever its share", law: modeLaw(EnforceNone, Buckets), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
+			{name: "none, below the equilibrium", law: modeLaw(EnforceNone, 0), in: 350, out: 350, why: fairqPortCounts{Free: 1}, offered: 44800, granted: 44800},
+			{name: "an unknown mode is all", law: modeLaw(77, 0), in: 500, out: 200, group: 1, limited: 1, offered: 64000, granted: 25600},
 		} {
 			t.Run(fmt.Sprintf("%s,scale=%d", r.name, scale), func(t *testing.T) {
 				f := newFrameTable(t, frameConfig{law: r.law, scale: scale, unifyShift: rowShift})
 				c := f.conn(frames.IP{})
 				c.open(t, f.frameSwitch)
-				before := f.dataArms(t)
+				before := f.dataGroups(t)
 				s := c.segment()
 				s.Window = r.in
 				f.rewritten(t, r.name, s, r.out, r.why)
-				after := f.dataArms(t)
-				for arm := range after {
-					want := before[arm]
-					if arm == r.held {
+				after := f.dataGroups(t)
+				for group := range after {
+					want := before[group]
+					if group == r.group {
 						want.Acks, want.Limited = want.Acks+2, want.Limited+2*r.limited // a row is sent twice
 					}
-					if after[arm] != want {
-						t.Errorf("group %d: %+v, want %+v", arm, after[arm], want)
+					if after[group] != want {
+						t.Errorf("group %d: %+v, want %+v", group, after[group], want)
 					}
 				}
 				_, v := f.entry(t, c)
@@ -103,20 +103,20 @@ func TestFairQFrames_Hold(t *testing.T) {
 
 // The integrator rests if not every flow is limited: the window is then the equilibrium's, for any queue.
 func TestFairQFrames_Equilibrium(t *testing.T) {
-	for _, hold := range []Hold{HoldPart, HoldNone} {
-		f := newFrameTable(t, frameConfig{law: holdLaw(hold, Lots)})
+	for _, mode := range []Mode{EnforcePart, EnforceNone} {
+		f := newFrameTable(t, frameConfig{law: modeLaw(mode, Buckets)})
 		for flows := uint64(1); flows <= 40; flows++ {
 			f.conn(frames.IP{}).open(t, f.frameSwitch)
 			var p fairqPort
 			if err := f.Ports.Lookup(uint32(1), &p); err != nil {
 				t.Fatal(err)
 			}
-			want := max((holdPipe+rowTarget)<<8/flows, 1460<<8)
+			want := max((modePipe+rowTarget)<<8/flows, 1460<<8)
 			if p.EquilibriumQ8 != want || uint64(p.Law.Flows) != flows {
-				t.Errorf("%v, %d flows: an equilibrium of %d of 256ths of a byte with %d flows, want %d", hold, flows, p.EquilibriumQ8, p.Law.Flows, want)
+				t.Errorf("%v, %d flows: an equilibrium of %d of 256ths of a byte with %d flows, want %d", mode, flows, p.EquilibriumQ8, p.Law.Flows, want)
 			}
 			if before := p.Law.AggregateQ8; before != rowTarget<<8 {
-				t.Errorf("%v: the law ran: its windows are %d together", hold, before>>8)
+				t.Errorf("%v: the law ran: its windows are %d together", mode, before>>8)
 			}
 		}
 	}
@@ -155,8 +155,8 @@ func sip(c, d int, k0, k1 uint64, message []byte) uint64 {
 	return v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-// lot returns the bucket that a connection must have.
-func (k *fairqFlowEnds) lot(seed [2]uint64) uint16 {
+// bucket returns the bucket that a connection must have.
+func (k *fairqFlowEnds) bucket(seed [2]uint64) uint16 {
 	var b []byte
 	for end := range k.Address {
 		for _, word := range k.Address[end] {
@@ -199,58 +199,58 @@ func TestFairQFrames_Share(t *testing.T) {
 		},
 		"IPv6": func(int) frames.IP { return frames.IP{From: rightIPv6, To: leftIPv6} },
 	} {
-		f := newFrameTable(t, frameConfig{law: holdLaw(HoldPart, Lots/10)})
+		f := newFrameTable(t, frameConfig{law: modeLaw(EnforcePart, Buckets/10)})
 		seed := [2]uint64{r.Uint64(), r.Uint64()}
 		f.setSeed(t, seed)
 		for i := range flows {
 			c := f.conn(ip(i))
 			c.open(t, f.frameSwitch)
 		}
-		var lots []uint16
+		var buckets []uint16
 		var k fairqFlowKey
 		var c fairqConnection
 		entries := f.Flows.Iterate()
 		for entries.Next(&k, &c) {
-			if want := c.Ends.lot(seed); c.Lot != want {
-				t.Fatalf("%s: %v has the bucket %d, want %d", name, c.Ends.end(0), c.Lot, want)
+			if want := c.Ends.bucket(seed); c.Bucket != want {
+				t.Fatalf("%s: %v has the bucket %d, want %d", name, c.Ends.end(0), c.Bucket, want)
 			}
-			lots = append(lots, c.Lot)
+			buckets = append(buckets, c.Bucket)
 		}
-		if err := entries.Err(); err != nil || len(lots) != flows {
-			t.Fatalf("%s: %d connections in the table: %v", name, len(lots), err)
+		if err := entries.Err(); err != nil || len(buckets) != flows {
+			t.Fatalf("%s: %d connections in the table: %v", name, len(buckets), err)
 		}
 		for _, percent := range []float64{1, 10, 50, 90} {
-			share := uint32(math.Round(Lots * percent / 100))
-			held := 0
-			for _, lot := range lots {
-				if uint32(lot) >= Lots-share {
-					held++
+			share := uint32(math.Round(Buckets * percent / 100))
+			limited := 0
+			for _, bucket := range buckets {
+				if uint32(bucket) >= Buckets-share {
+					limited++
 				}
 			}
-			p := float64(share) / Lots
+			p := float64(share) / Buckets
 			mean, deviation := flows*p, math.Sqrt(flows*p*(1-p))
-			if math.Abs(float64(held)-mean) > 5*deviation {
-				t.Errorf("%s, seed %x: of %d flows %d are limited, want %.0f +- %.0f", name, seed, flows, held, mean, 5*deviation)
+			if math.Abs(float64(limited)-mean) > 5*deviation {
+				t.Errorf("%s, seed %x: of %d flows %d are limited, want %.0f +- %.0f", name, seed, flows, limited, mean, 5*deviation)
 			}
-			t.Logf("%s, %g %%: of %d flows %d are limited (mean %.0f, deviation %.1f)", name, percent, flows, held, mean, deviation)
+			t.Logf("%s, %g %%: of %d flows %d are limited (mean %.0f, deviation %.1f)", name, percent, flows, limited, mean, deviation)
 		}
 	}
 }
 
 // A flow stays in its group, also after its entry is removed and it is adopted again, in another process's
 // program, in its other direction. Its bucket decides.
-func TestFairQFrames_ArmStays(t *testing.T) {
-	f := newFrameTable(t, frameConfig{law: holdLaw(HoldPart, Lots/2)})
+func TestFairQFrames_GroupStays(t *testing.T) {
+	f := newFrameTable(t, frameConfig{law: modeLaw(EnforcePart, Buckets/2)})
 	f.setSeed(t, [2]uint64{1, 2})
-	held := 0
+	limited := 0
 	for range 64 {
 		c := f.conn(frames.IP{})
 		c.synAck, c.syn = nil, nil // no scale, so that it is known after an adoption too
 		c.open(t, f.frameSwitch)
 		k, v := f.entry(t, c)
-		is := v.Lot >= Lots/2
+		is := v.Bucket >= Buckets/2
 		if is {
-			held++
+			limited++
 		}
 		check := func(when string) {
 			t.Helper()
@@ -268,15 +268,15 @@ func TestFairQFrames_ArmStays(t *testing.T) {
 		c.adopt(t, f.frameSwitch)
 		check("adopted")
 	}
-	if held < 10 || held > 54 {
-		t.Errorf("%d of 64 are limited", held)
+	if limited < 10 || limited > 54 {
+		t.Errorf("%d of 64 are limited", limited)
 	}
 }
 
 // With `shrink: avoid` the window granted to an unlimited flow counts when it is limited again: no right edge
 // moves left.
 func TestFairQFrames_FreeWindowsBind(t *testing.T) {
-	f := newFrameTable(t, frameConfig{law: holdLaw(HoldNone, 0), shrink: 1})
+	f := newFrameTable(t, frameConfig{law: modeLaw(EnforceNone, 0), shrink: 1})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	s := c.segment()
@@ -298,18 +298,18 @@ func TestFairQFrames_FreeWindowsBind(t *testing.T) {
 }
 
 // An impossible law is refused, with the reason in the error.
-func TestFairQLaw_HoldIsChecked(t *testing.T) {
+func TestFairQLaw_ModeIsChecked(t *testing.T) {
 	for _, r := range []struct {
-		hold        Hold
+		mode        Mode
 		share, pipe uint32
 		says        string // "": it is possible
 	}{
-		{HoldAll, 0, 0, ""}, {HoldPart, Lots, 1, ""}, {HoldNone, 0, 1, ""},
-		{HoldPart, Lots + 1, 1, "a share of 65537 is limited: at most 65536"},
-		{HoldPart, 1, 0, "need the BDP"}, {HoldNone, 0, 0, "need the BDP"},
-		{3, 0, 1, "hold 3"},
+		{EnforceAll, 0, 0, ""}, {EnforcePart, Buckets, 1, ""}, {EnforceNone, 0, 1, ""},
+		{EnforcePart, Buckets + 1, 1, "a share of 65537 is limited: at most 65536"},
+		{EnforcePart, 1, 0, "need the BDP"}, {EnforceNone, 0, 0, "need the BDP"},
+		{3, 0, 1, "mode 3"},
 	} {
-		law := Law{TargetBytes: 1, Tick: time.Millisecond, Period: time.Millisecond, Hold: r.hold, HoldShare: r.share, PipeBytes: r.pipe}
+		law := Law{TargetBytes: 1, Tick: time.Millisecond, Period: time.Millisecond, Mode: r.mode, LimitedBuckets: r.share, PipeBytes: r.pipe}
 		err := law.check()
 		if (err == nil) != (r.says == "") || err != nil && !strings.Contains(err.Error(), r.says) {
 			t.Errorf("%+v: %v", r, err)

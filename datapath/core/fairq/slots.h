@@ -18,38 +18,38 @@
 //                   be one off while packets move slots on several CPUs. A sum above FAIRQ_FLOWS_MAX is a negative
 //                   number of that kind, and reads as 0.
 //   registration    u32. Of the register: its generation, from 1. Of an open handshake: the epoch modulo 2^32, plus 1.
-#ifndef WEIR_CORE_SEATS_H
-#define WEIR_CORE_SEATS_H
+#ifndef WEIR_CORE_SLOTS_H
+#define WEIR_CORE_SLOTS_H
 
 #include "switch.h"
 
-#define SEAT_EPOCH ((1ull << 48) - 1)
+#define SLOT_EPOCH ((1ull << 48) - 1)
 #define FIN_REACH (1u << 24) // bytes: no sender has more in flight when it sends its FIN
 
-// A trace defines these, to record each call and its order at the port. SEAT_COMES, SEAT_GOES and OPENING_GOES must do
-// the same as seat_comes, seat_goes and opening_goes.
-#ifndef WEIR_SEAT_COMES
-#define WEIR_SEAT_COMES(port, id, seat) seat_comes(port, seat)
-#define WEIR_SEAT_GOES(port, id, seat) seat_goes(port, seat)
-#define WEIR_SEAT_TAKEN(id, order, old, new, counted, more) ((void)(order))
+// A trace defines these, to record each call and its order at the port. SLOT_COMES, SLOT_GOES and OPENING_GOES must do
+// the same as slot_comes, slot_goes and opening_goes.
+#ifndef WEIR_SLOT_COMES
+#define WEIR_SLOT_COMES(port, id, slot) slot_comes(port, slot)
+#define WEIR_SLOT_GOES(port, id, slot) slot_goes(port, slot)
+#define WEIR_SLOT_TAKEN(id, order, old, new, counted, more) ((void)(order))
 #define WEIR_OPENING_GOES(port, id, registration) opening_goes(port, registration)
 #endif
 
 // ---- epochs ----
 
 // Returns the slot of a direction that sends at the port of this id in this epoch.
-WEIR_INLINE weir_u64 seat_at(weir_u32 id, weir_u64 epoch)
+WEIR_INLINE weir_u64 slot_at(weir_u32 id, weir_u64 epoch)
 {
-	return (weir_u64)(id + 1) << 48 | (epoch & SEAT_EPOCH);
+	return (weir_u64)(id + 1) << 48 | (epoch & SLOT_EPOCH);
 }
 
 // Returns the id of a slot's port; for 0, 2^32 - 1, which no port has.
-WEIR_INLINE weir_u32 seat_port(weir_u64 seat) { return (weir_u32)(seat >> 48) - 1; }
+WEIR_INLINE weir_u32 slot_port(weir_u64 slot) { return (weir_u32)(slot >> 48) - 1; }
 
 // Reports whether a slot at this port counts.
-WEIR_INLINE int seat_is_live(const struct port *port, weir_u64 seat)
+WEIR_INLINE int slot_is_live(const struct port *port, weir_u64 slot)
 {
-	return ((port->epoch - seat) & SEAT_EPOCH) < FLOWS_LIVE;
+	return ((port->epoch - slot) & SLOT_EPOCH) < FLOWS_LIVE;
 }
 
 // Reports whether an open handshake at this port counts.
@@ -112,59 +112,59 @@ WEIR_INLINE void port_hears(const struct port_config *config, struct port *port,
 
 // ---- slots ----
 
-WEIR_INLINE weir_u64 seat_comes(struct port *port, weir_u64 seat)
+WEIR_INLINE weir_u64 slot_comes(struct port *port, weir_u64 slot)
 {
-	WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], 1);
+	WEIR_ADD(&port->wheel[slot & (FLOWS_WHEEL - 1)], 1);
 	return 0;
 }
 
 // Returns 1 if the slot still counted.
-WEIR_INLINE int seat_goes(struct port *port, weir_u64 seat)
+WEIR_INLINE int slot_goes(struct port *port, weir_u64 slot)
 {
-	if (!seat_is_live(port, seat))
+	if (!slot_is_live(port, slot))
 		return 0;
-	WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], -1);
+	WEIR_ADD(&port->wheel[slot & (FLOWS_WHEEL - 1)], -1);
 	return 1;
 }
 
 // Reports whether a direction that took a slot adds a flow to its port. counted: the slot that it left still counted.
-WEIR_INLINE int seat_is_new(weir_u64 old, weir_u64 new, int counted, weir_u8 count)
+WEIR_INLINE int slot_is_new(weir_u64 old, weir_u64 new, int counted, weir_u8 count)
 {
-	return count != COUNT_HANDSHAKE && !(counted && seat_port(old) == seat_port(new));
+	return count != COUNT_HANDSHAKE && !(counted && slot_port(old) == slot_port(new));
 }
 
 // Event: a direction sends by the port of this id. It takes a slot there, in the port's present epoch. Returns 1 if the
 // port has one more flow, which its law must learn at once; 0 in count mode handshake. If it has that slot already,
 // nothing changes: a world may skip the call.
-WEIR_INLINE int seats_take(struct weir_world *world, struct end *e, struct port *port, weir_u32 id, weir_u8 count)
+WEIR_INLINE int slots_take(struct weir_world *world, struct end *e, struct port *port, weir_u32 id, weir_u8 count)
 {
-	weir_u64 old = e->seat, new = seat_at(id, port->epoch), order;
+	weir_u64 old = e->slot, new = slot_at(id, port->epoch), order;
 	struct port *left = 0;
 	int counted = 0, more;
 
-	if (old == new || WEIR_CAS(&e->seat, old, new) != old)
+	if (old == new || WEIR_CAS(&e->slot, old, new) != old)
 		return 0;
-	order = WEIR_SEAT_COMES(port, id, new);
+	order = WEIR_SLOT_COMES(port, id, new);
 	if (old)
-		left = WEIR_PORT(world, seat_port(old));
+		left = WEIR_PORT(world, slot_port(old));
 	if (left)
-		counted = WEIR_SEAT_GOES(left, seat_port(old), old);
-	more = seat_is_new(old, new, counted, count);
-	WEIR_SEAT_TAKEN(id, order, old, new, counted, more);
+		counted = WEIR_SLOT_GOES(left, slot_port(old), old);
+	more = slot_is_new(old, new, counted, count);
+	WEIR_SLOT_TAKEN(id, order, old, new, counted, more);
 	return more;
 }
 
 // Event: a direction no longer counts.
-WEIR_INLINE void seats_leave(struct weir_world *world, struct end *e)
+WEIR_INLINE void slots_leave(struct weir_world *world, struct end *e)
 {
-	weir_u64 old = WEIR_SWAP(&e->seat, 0);
+	weir_u64 old = WEIR_SWAP(&e->slot, 0);
 	struct port *port;
 
 	if (!old)
 		return;
-	port = WEIR_PORT(world, seat_port(old));
+	port = WEIR_PORT(world, slot_port(old));
 	if (port)
-		(void)WEIR_SEAT_GOES(port, seat_port(old), old);
+		(void)WEIR_SLOT_GOES(port, slot_port(old), old);
 }
 
 // ---- open handshakes ----

@@ -11,8 +11,8 @@
 // Bytes are counted by sequence numbers, as they pass here. Data at or below the furthest byte sent before is sent
 // again (or was overtaken on its way here). Acknowledged bytes count up to the furthest byte sent: a receiver that
 // acknowledges more than it got adds nothing.
-#ifndef WEIR_BPF_ARMS_H
-#define WEIR_BPF_ARMS_H
+#ifndef WEIR_BPF_CANARY_H
+#define WEIR_BPF_CANARY_H
 
 #include "flows.h"
 #include "port.h"
@@ -20,7 +20,7 @@
 
 #define REACH (1u << 30) // bytes, above the largest window: numbers further apart are not of one stream
 
-struct arm_counts {
+struct group_counts {
 	__u64 data_bytes;
 	__u64 again_bytes; // the part of data_bytes that was sent again
 	__u64 acked_bytes;
@@ -28,8 +28,8 @@ struct arm_counts {
 	__u64 limited; // ACKs that were rewritten; of an unlimited flow: that would have been
 };
 
-struct port_arms {
-	struct arm_counts arm[2];
+struct port_groups {
+	struct group_counts group[2];
 };
 
 // The index is the id of the port that the data leaves by.
@@ -37,8 +37,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FAIRQ_PORTS);
 	__type(key, __u32);
-	__type(value, struct port_arms);
-} arms SEC(".maps");
+	__type(value, struct port_groups);
+} groups SEC(".maps");
 
 // ---- buckets ----
 
@@ -67,7 +67,7 @@ static __always_inline void sip_word(__u64 v[4], __u64 word)
 
 // Returns the bucket of a connection: SipHash-1-3 of its ends, cut to 16 bits. An end cannot choose its bucket by its
 // ports and addresses.
-static __always_inline __u16 lot_of(const struct flow_ends *key)
+static __always_inline __u16 bucket_of(const struct flow_ends *key)
 {
 	struct control *control = control_of();
 	__u64 v[4];
@@ -86,29 +86,29 @@ static __always_inline __u16 lot_of(const struct flow_ends *key)
 	v[2] ^= 0xff;
 	for (int i = 0; i < 3; i++)
 		sip_round(v);
-	return (v[0] ^ v[1] ^ v[2] ^ v[3]) & (LOTS - 1);
+	return (v[0] ^ v[1] ^ v[2] ^ v[3]) & (BUCKETS - 1);
 }
 
 // Returns the bucket of a segment's connection, which need not be in a table.
-__noinline int segment_lot(struct __sk_buff *ctx, const struct segment *s)
+__noinline int segment_bucket(struct __sk_buff *ctx, const struct segment *s)
 {
 	struct flow_ends ends = {};
 
-	return s && segment_ends(ctx, s, &ends) ? lot_of(&ends) : 0;
+	return s && segment_ends(ctx, s, &ends) ? bucket_of(&ends) : 0;
 }
 
-static __always_inline int is_held(const struct port *port, const struct connection *c)
+static __always_inline int is_limited(const struct port *port, const struct connection *c)
 {
-	return lot_is_held(port, c->lot);
+	return bucket_is_limited(port, c->bucket);
 }
 
 // ---- what passes ----
 
-static __always_inline struct arm_counts *arm_of(__u32 id, int held)
+static __always_inline struct group_counts *group_of(__u32 id, int limited)
 {
-	struct port_arms *a = bpf_map_lookup_elem(&arms, &id);
+	struct port_groups *a = bpf_map_lookup_elem(&groups, &id);
 
-	return a ? &a->arm[held & 1] : NULL;
+	return a ? &a->group[limited & 1] : NULL;
 }
 
 // Reports whether a canary, a rollback or an observer reads the counts of flows (observe.h).
@@ -120,12 +120,12 @@ static __always_inline int is_watched(void)
 }
 
 // Sets the ends, the bucket and the marks of one-sided flows of a new connection. c is not in the flow table yet.
-__noinline int arms_begin(struct __sk_buff *ctx, struct connection *c, const struct segment *s)
+__noinline int groups_begin(struct __sk_buff *ctx, struct connection *c, const struct segment *s)
 {
 	if (!c || !s)
 		return 0;
 	segment_ends_read(ctx, s, &c->ends);
-	c->lot = lot_of(&c->ends);
+	c->bucket = bucket_of(&c->ends);
 	for (int side = 0; side < 2; side++)
 		c->data_lately[side] = c->acks_lately[side] = LATELY;
 	return 0;
@@ -143,9 +143,9 @@ static __always_inline void went_on(__u8 *these, __u8 *others)
 }
 
 // Counts data that leaves. Of a segment that is new in part, the bytes before the furthest byte sent count as again.
-static __always_inline void arm_data(struct connection *c, const struct segment *s, int held, int watched)
+static __always_inline void group_data(struct connection *c, const struct segment *s, int limited, int watched)
 {
-	struct arm_counts *arm;
+	struct group_counts *group;
 	__u32 back, again = 0;
 
 	back = c->sent[s->side & 1] - s->seq;
@@ -155,11 +155,11 @@ static __always_inline void arm_data(struct connection *c, const struct segment 
 		c->sent[s->side & 1] = s->seq + s->payload;
 		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 	}
-	arm = watched ? arm_of(port_id, held) : NULL;
-	if (!arm)
+	group = watched ? group_of(port_id, limited) : NULL;
+	if (!group)
 		return;
-	arm->data_bytes += s->payload;
-	arm->again_bytes += again;
+	group->data_bytes += s->payload;
+	group->again_bytes += again;
 }
 
 // Sets `una` to ack if that is an advance. Returns the advance in bytes. Several CPUs may handle ACKs of one flow at
@@ -197,7 +197,7 @@ static __always_inline void flight_is(struct acks *a, __u32 bytes)
 
 // Counts an acknowledgement that leaves, in the group of the data's port. Another CPU may be writing `sent`: it is read
 // once a round trip. A group of NULL: nobody reads the counts.
-static __always_inline void arm_ack(struct connection *c, const struct segment *s, struct arm_counts *arm, __u64 packets)
+static __always_inline void group_ack(struct connection *c, const struct segment *s, struct group_counts *group, __u64 packets)
 {
 	struct acks *a = &c->acks[s->side & 1];
 	__u32 ack = s->ack, ahead, sent;
@@ -209,21 +209,21 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 		if (beyond) // it acknowledges a FIN, or data that took another path
 			ack = sent;
 		a->round = sent;
-		if (arm)
+		if (group)
 			flight_is(a, sent - a->una);
 	}
-	ahead = una_moves(a, ack, arm != NULL);
+	ahead = una_moves(a, ack, group != NULL);
 	if (ahead || (beyond && !(c->end[!s->side].flags & END_FIN)))
 		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
-	if (!arm)
+	if (!group)
 		return;
-	arm->acked_bytes += ahead;
-	arm->acks += packets;
+	group->acked_bytes += ahead;
+	group->acks += packets;
 }
 
 // Takes the sequence numbers of both ends from a segment, where none are known yet. The connection is not in the flow
 // table.
-static __always_inline void arms_hear(struct connection *c, const struct segment *s)
+static __always_inline void groups_hear(struct connection *c, const struct segment *s)
 {
 	struct acks *a = &c->acks[s->side & 1];
 
@@ -236,7 +236,7 @@ static __always_inline void arms_hear(struct connection *c, const struct segment
 }
 
 // Advances the sequence numbers of an end whose peer was not seen: it sends data without ACKs, or ACKs without data.
-static __always_inline void arms_alone(struct connection *c, const struct segment *s)
+static __always_inline void groups_alone(struct connection *c, const struct segment *s)
 {
 	struct acks *a = &c->acks[s->side & 1];
 
@@ -251,7 +251,7 @@ static __always_inline void arms_alone(struct connection *c, const struct segmen
 }
 
 // Moves the bytes in flight on by this number of sweeps.
-static __always_inline void arm_sweep(struct acks *a, __u32 sweeps)
+static __always_inline void flight_sweep(struct acks *a, __u32 sweeps)
 {
 	a->flight_before = sweeps == 1 ? a->flight : 0;
 	a->flight = 0;

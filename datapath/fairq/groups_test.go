@@ -12,7 +12,7 @@ import (
 
 // By sequence numbers the program recognises what is sent again: whole segments, parts of them, across the end
 // of the sequence space. It also counts what is acknowledged, up to what was sent.
-func TestFairQFrames_ArmBytes(t *testing.T) {
+func TestFairQFrames_GroupBytes(t *testing.T) {
 	type step struct {
 		seq, bytes  uint32 // from the first byte; 0 bytes: an acknowledgement up to seq
 		again, more uint64 // sent again; acknowledged
@@ -28,16 +28,16 @@ func TestFairQFrames_ArmBytes(t *testing.T) {
 		{6499, 1, 1, 0}, // a probe of a closed window
 	}
 	for _, first := range []uint32{3001, 0, 1<<31 - 2000, 1<<32 - 1, 1<<32 - 1500, 1<<32 - 5050} {
-		for _, hold := range []Hold{HoldAll, HoldNone} {
-			f := newFrameTable(t, frameConfig{law: holdLaw(hold, 0)})
+		for _, mode := range []Mode{EnforceAll, EnforceNone} {
+			f := newFrameTable(t, frameConfig{law: modeLaw(mode, 0)})
 			c := f.conn(frames.IP{})
 			f.openAt(t, c, first-1)
-			arm := 1
-			if hold == HoldNone {
-				arm = 0
+			group := 1
+			if mode == EnforceNone {
+				group = 0
 			}
 			for i, s := range steps {
-				before := f.dataArms(t)[arm]
+				before := f.dataGroups(t)[group]
 				seg, port := c.back(), 1
 				seg.Seq, seg.Payload = first+s.seq, make([]byte, s.bytes)
 				if s.bytes == 0 {
@@ -45,10 +45,10 @@ func TestFairQFrames_ArmBytes(t *testing.T) {
 					seg.Ack = first + s.seq
 				}
 				f.mustRun(t, port, seg.Bytes())
-				after := f.dataArms(t)[arm]
+				after := f.dataGroups(t)[group]
 				got := [3]uint64{after.DataBytes - before.DataBytes, after.RetransmittedBytes - before.RetransmittedBytes, after.AckedBytes - before.AckedBytes}
 				if want := [3]uint64{uint64(s.bytes), s.again, s.more}; got != want {
-					t.Errorf("first %d, %v, step %d %+v: sent, sent again, acknowledged %v, want %v", first, hold, i, s, got, want)
+					t.Errorf("first %d, %v, step %d %+v: sent, sent again, acknowledged %v, want %v", first, mode, i, s, got, want)
 				}
 			}
 		}
@@ -68,7 +68,7 @@ func (s *frameSwitch) openAt(t *testing.T, c *frameConn, number uint32) {
 }
 
 // A GSO packet counts the bytes of all its segments, also when it is sent again.
-func TestFairQFrames_ArmGSO(t *testing.T) {
+func TestFairQFrames_GroupGSO(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
@@ -79,7 +79,7 @@ func TestFairQFrames_ArmGSO(t *testing.T) {
 		if _, err := f.run(1, in, 0, skbContext(3, uint32(len(in)))); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := f.dataArms(t)[1], uint64(3000*i); got.DataBytes != 3000+want || got.RetransmittedBytes != want {
+		if got, want := f.dataGroups(t)[1], uint64(3000*i); got.DataBytes != 3000+want || got.RetransmittedBytes != want {
 			t.Errorf("sent %d times: %+v", i+1, got)
 		}
 	}
@@ -228,10 +228,10 @@ func (s *frameSwitch) oneSided(tb testing.TB, port uint32) [2]uint32 {
 }
 
 // The sweep counts the flows of each group: together they are those that the port counts.
-func TestFairQFrames_ArmFlows(t *testing.T) {
+func TestFairQFrames_GroupFlows(t *testing.T) {
 	r := testseed.New(t)
 	for count := range uint8(2) {
-		law := holdLaw(HoldPart, Lots/4)
+		law := modeLaw(EnforcePart, Buckets/4)
 		f := newFrameTable(t, frameConfig{count: count, law: law})
 		f.setSeed(t, [2]uint64{r.Uint64(), r.Uint64()})
 		const flows = 400
@@ -239,7 +239,7 @@ func TestFairQFrames_ArmFlows(t *testing.T) {
 		for range flows {
 			c := f.conn(frames.IP{})
 			c.open(t, f.frameSwitch)
-			if _, v := f.entry(t, c); v.Lot >= Lots-Lots/4 {
+			if _, v := f.entry(t, c); v.Bucket >= Buckets-Buckets/4 {
 				want[1]++
 			} else {
 				want[0]++
@@ -255,8 +255,8 @@ func TestFairQFrames_ArmFlows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := [2]uint32{a.arm[0].Flows, a.arm[1].Flows}; got != want || p.Law.Flows != flows {
-				t.Errorf("count %d, port %d: %d free and %d held of %d, want %d and %d", count, port, got[0], got[1], p.Law.Flows, want[0], want[1])
+			if got := [2]uint32{a.group[0].Flows, a.group[1].Flows}; got != want || p.Law.Flows != flows {
+				t.Errorf("count %d, port %d: %d unlimited and %d limited of %d, want %d and %d", count, port, got[0], got[1], p.Law.Flows, want[0], want[1])
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func TestFairQFrames_ArmFlows(t *testing.T) {
 
 // Flows returns both directions of a connection at their ports, with their figures.
 func TestFairQFrames_Flows(t *testing.T) {
-	f := newFrameTable(t, frameConfig{law: holdLaw(HoldNone, 0)})
+	f := newFrameTable(t, frameConfig{law: modeLaw(EnforceNone, 0)})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	data, ack := c.back(), c.segment()

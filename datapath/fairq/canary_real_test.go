@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,9 +15,9 @@ import (
 )
 
 // sharing is a law of a port whose flows have (BDP + target) / flows at equilibrium: `bytes` together.
-func sharing(hold fairq.Hold, share, bytes uint32) fairq.Law {
+func sharing(mode fairq.Mode, share, bytes uint32) fairq.Law {
 	return fairq.Law{
-		TargetBytes: bytes / 2, PipeBytes: bytes - bytes/2, Hold: hold, HoldShare: share,
+		TargetBytes: bytes / 2, PipeBytes: bytes - bytes/2, Mode: mode, LimitedBuckets: share,
 		Tick: time.Millisecond, Period: 4 * time.Millisecond, Active: 4 * time.Second,
 	}
 }
@@ -48,7 +49,7 @@ func TestFairQObserve_ChangesNothing(t *testing.T) {
 		}
 		t.Run(m.name, func(t *testing.T) {
 			p := newRwndPath(t, testnet.PathOptions{}) // without offloads every frame stays one
-			law := sharing(fairq.HoldNone, 0, flows*share)
+			law := sharing(fairq.EnforceNone, 0, flows*share)
 			f := p.govern(t, law, law, fairq.Config{Scale: m.scale, UnifyShift: uint8(max(m.unify, 0))})
 			l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(7))
 			for range flows {
@@ -64,10 +65,10 @@ func TestFairQObserve_ChangesNothing(t *testing.T) {
 				if s.Flows != flows || s.EquilibriumBytes != share || s.WindowBytes != share || s.GrantBytes != 0 {
 					t.Errorf("%s: %d flows, an equilibrium window of %d, %d granted; want %d, %d, none", s.Port, s.Flows, s.EquilibriumBytes, s.GrantBytes, flows, share)
 				}
-				if s.Rewritten != 0 || s.Free == 0 || s.Arms[1] != (fairq.Arm{}) {
-					t.Errorf("%s: %d rewritten, %d free, held: %+v", s.Port, s.Rewritten, s.Free, s.Arms[1])
+				if s.Rewritten != 0 || s.Free == 0 || s.Groups[1] != (fairq.Group{}) {
+					t.Errorf("%s: %d rewritten, %d free, limited: %+v", s.Port, s.Rewritten, s.Free, s.Groups[1])
 				}
-				if a := s.Arms[0]; a.Flows != flows || a.AckedBytes != flows*300_000 || a.Limited == 0 || a.Limited > a.Acks {
+				if a := s.Groups[0]; a.Flows != flows || a.AckedBytes != flows*300_000 || a.Limited == 0 || a.Limited > a.Acks {
 					t.Errorf("%s: free: %+v", s.Port, a)
 				}
 			}
@@ -82,11 +83,11 @@ func TestFairQObserve_ChangesNothing(t *testing.T) {
 }
 
 // Of many connections the limited ones have the equilibrium window, and the others their receiver's own.
-func TestFairQPart_HoldsItsArm(t *testing.T) {
+func TestFairQPart_LimitsItsGroup(t *testing.T) {
 	const flows, share = 48, 20_000
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	part := sharing(fairq.HoldPart, fairq.Lots/3, flows*share)
-	none := sharing(fairq.HoldNone, 0, flows*share)
+	part := sharing(fairq.EnforcePart, fairq.Buckets/3, flows*share)
+	none := sharing(fairq.EnforceNone, 0, flows*share)
 	f := p.govern(t, part, none, fairq.Config{})
 	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(4))
 	pairs := map[netip.AddrPort]*testnet.Pair{}
@@ -100,7 +101,7 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 	if err := f.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
-	held, again := [2]uint32{}, [2]uint64{} // nothing is lost here, but TCP may probe for a tail
+	limited, again := [2]uint32{}, [2]uint64{} // nothing is lost here, but TCP may probe for a tail
 	for flow, err := range f.Flows(p.Port.Name) {
 		if err != nil {
 			t.Fatal(err)
@@ -111,12 +112,12 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 		}
 		client, own := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server).Rcv_wnd
 		want := own
-		if flow.Held {
-			held[1]++
+		if flow.Limited {
+			limited[1]++
 			again[1] += client.Bytes_retrans
 			want = granted(share, client.PeerScale)
 		} else {
-			held[0]++
+			limited[0]++
 			again[0] += client.Bytes_retrans
 			if own <= share {
 				t.Errorf("the receiver of %v offers %d: this test shows nothing", flow.From, own)
@@ -130,15 +131,15 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 		}
 	}
 	s, in := statsOfBoth(t, f)
-	if held[0]+held[1] != flows || held[0] == 0 || held[1] == 0 || held != [2]uint32{s.Arms[0].Flows, s.Arms[1].Flows} {
-		t.Errorf("%v flows are unlimited and limited; counted %d and %d", held, s.Arms[0].Flows, s.Arms[1].Flows)
+	if limited[0]+limited[1] != flows || limited[0] == 0 || limited[1] == 0 || limited != [2]uint32{s.Groups[0].Flows, s.Groups[1].Flows} {
+		t.Errorf("%v flows are unlimited and limited; counted %d and %d", limited, s.Groups[0].Flows, s.Groups[1].Flows)
 	}
-	for arm, a := range s.Arms {
-		if want := uint64(held[arm]) * 200_000; a.AckedBytes != want || a.DataBytes != want+again[arm] {
-			t.Errorf("group %d: %+v, want %d bytes", arm, a, want)
+	for group, a := range s.Groups {
+		if want := uint64(limited[group]) * 200_000; a.AckedBytes != want || a.DataBytes != want+again[group] {
+			t.Errorf("group %d: %+v, want %d bytes", group, a, want)
 		}
 		if a.Limited == 0 {
-			t.Errorf("group %d: nothing limited", arm)
+			t.Errorf("group %d: nothing limited", group)
 		}
 	}
 	if in.Rewritten == 0 || in.Free == 0 { // at the port where the ACKs leave
@@ -149,14 +150,14 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 
 // If the queue behind the switch loses packets, the switch counts the same bytes as sent again as the senders,
 // and counts as acknowledged what arrived.
-func TestFairQArms_AgreeWithSenders(t *testing.T) {
+func TestFairQGroups_AgreeWithSenders(t *testing.T) {
 	const flows, bytes = 6, 3_000_000
 	for _, offload := range []bool{false, true} {
 		t.Run(fmt.Sprint("offloads=", offload), func(t *testing.T) {
 			o := testnet.PathOptions{PortBps: 100e6, Limit: 60_000, GSO: offload, ChecksumOffload: offload, NoIPv6: true}
 			p := &rwndPath{Path: testnet.NewPath(t, o), unified: -1}
 			testnet.Shape(t, p.In, 400e6, 10_000_000, 3028)
-			law := sharing(fairq.HoldNone, 0, 100_000)
+			law := sharing(fairq.EnforceNone, 0, 100_000)
 			f := p.govern(t, law, law, fairq.Config{})
 			l := p.Listen(t, testnet.ReceiverIPv4)
 			var pairs []*testnet.Pair
@@ -178,7 +179,7 @@ func TestFairQArms_AgreeWithSenders(t *testing.T) {
 				again += testnet.ReadTCPInfo(t, c.Client).Bytes_retrans
 			}
 			s, _ := statsOfBoth(t, f)
-			a := s.Arms[0]
+			a := s.Groups[0]
 			if again == 0 {
 				t.Error("nothing was lost: this test shows nothing")
 			}
@@ -199,7 +200,7 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 	const waiting, bps = 60_000, 2_000_000
 	p := &rwndPath{Path: testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: 1 << 20, NoIPv6: true}), unified: -1}
 	testnet.Shape(t, p.In, 400e6, 10_000_000, 3028)
-	f := p.govern(t, held(0), held(0), fairq.Config{})
+	f := p.govern(t, limitedTo(0), limitedTo(0), fairq.Config{})
 	l := p.Listen(t, testnet.ReceiverIPv4)
 	raw := testnet.NewRaw(t, p.Uplink)
 	p.Dial(t, l).Close() // learns the addresses
@@ -213,7 +214,7 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		f = p.govern(t, held(0), held(0), fairq.Config{})
+		f = p.govern(t, limitedTo(0), limitedTo(0), fairq.Config{})
 		testnet.Until(t, "frames wait", func() bool {
 			for range 20 {
 				raw.Send(t, filler(1000))
@@ -239,7 +240,7 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 // port by which the visible side leaves. Those seen both ways are not counted.
 func TestFairQ_AsymmetricPaths(t *testing.T) {
 	const flows = 5
-	law := sharing(fairq.HoldAll, 0, 200_000)
+	law := sharing(fairq.EnforceAll, 0, 200_000)
 	run := func(t *testing.T, f *fairq.Attachment, pairs []*testnet.Pair) {
 		t.Helper()
 		for range 8 {
@@ -322,20 +323,20 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 	const flows = 8
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	law := func(hold fairq.Hold, share uint32) fairq.Law {
-		return sharing(hold, share, flows*20_000)
+	law := func(mode fairq.Mode, share uint32) fairq.Law {
+		return sharing(mode, share, flows*20_000)
 	}
-	f := p.govern(t, law(fairq.HoldAll, 0), law(fairq.HoldAll, 0), fairq.Config{})
+	f := p.govern(t, law(fairq.EnforceAll, 0), law(fairq.EnforceAll, 0), fairq.Config{})
 	streams := p.NewStreams(t, testnet.ReceiverIPv4, flows)
 	for i := range 300 {
-		hold := fairq.Hold(i % 3)
-		share := uint32(i) * 7919 % fairq.Lots
-		if err := f.Configure(p.Port.Name, law(hold, share)); err != nil {
+		mode := fairq.Mode(i % 3)
+		share := uint32(i) * 7919 % fairq.Buckets
+		if err := f.Configure(p.Port.Name, law(mode, share)); err != nil {
 			t.Fatal(err)
 		}
 		testnet.Until(t, "the mode is in effect", func() bool {
 			s, _ := statsOfBoth(t, f)
-			return (s.GrantBytes == 0) == (hold == fairq.HoldNone || hold == fairq.HoldPart && share == 0)
+			return (s.GrantBytes == 0) == (mode == fairq.EnforceNone || mode == fairq.EnforcePart && share == 0)
 		})
 		if i%20 == 0 {
 			streams.Progress(t, 20_000)
@@ -344,14 +345,14 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	if err := f.Configure(p.Port.Name, law(fairq.HoldAll, 0)); err != nil {
+	if err := f.Configure(p.Port.Name, law(fairq.EnforceAll, 0)); err != nil {
 		t.Fatal(err)
 	}
 	streams.Progress(t, 500_000)
 	out, in := statsOfBoth(t, f)
 	streams.Stop()
-	if out.GrantBytes == 0 || out.LettingGo || in.Hold != fairq.HoldAll {
-		t.Errorf("at the end %d are granted, releasing %t; the other port has hold %v", out.GrantBytes, out.LettingGo, in.Hold)
+	if out.GrantBytes == 0 || out.FlowsReleasing || in.Mode != fairq.EnforceAll {
+		t.Errorf("at the end %d are granted, releasing %t; the other port has mode %v", out.GrantBytes, out.FlowsReleasing, in.Mode)
 	}
 	p.checksums(t)
 }
@@ -360,26 +361,26 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 // factor of e, and in the end it is its receiver's own.
 func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	f := p.govern(t, held(23457), held(23457), fairq.Config{})
+	f := p.govern(t, limitedTo(23457), limitedTo(23457), fairq.Config{})
 	streams := p.NewStreams(t, testnet.ReceiverIPv4, 1, testnet.WindowScale(4))
 	streams.Progress(t, 100_000)
 	tap := testnet.NewTap(t, p.Uplink)
-	law := held(23457)
-	law.Hold, law.PipeBytes = fairq.HoldNone, 1
+	law := limitedTo(23457)
+	law.Mode, law.PipeBytes = fairq.EnforceNone, 1
 	began := time.Now()
 	if err := f.Configure(p.Port.Name, law); err != nil {
 		t.Fatal(err)
 	}
-	sawLettingGo, took := false, time.Duration(0)
+	sawReleasing, took := false, time.Duration(0)
 	testnet.Until(t, "the flows are released", func() bool {
 		s, _ := statsOfBoth(t, f)
 		took = time.Since(began)
-		sawLettingGo = sawLettingGo || s.LettingGo
-		return s.GrantBytes == 0 && !s.LettingGo && s.Hold == fairq.HoldNone
+		sawReleasing = sawReleasing || s.FlowsReleasing
+		return s.GrantBytes == 0 && !s.FlowsReleasing && s.Mode == fairq.EnforceNone
 	})
 	streams.Progress(t, 1_000_000)
 	streams.Stop()
-	if !sawLettingGo && took < 200*time.Millisecond { // to 64 MB it takes 255 ms, which a busy machine may miss
+	if !sawReleasing && took < 200*time.Millisecond { // to 64 MB it takes 255 ms, which a busy machine may miss
 		t.Errorf("they were released within %v", took)
 	}
 	if last := grewGradually(t, tap, 23457, began); last < 4*23457 {
@@ -410,31 +411,34 @@ func grewGradually(t *testing.T, tap *testnet.Tap, granted float64, began time.T
 	return last
 }
 
-// A takeover keeps the groups of flows, and the mode.
-func TestFairQ_ArmsSurviveTakeOver(t *testing.T) {
+// A takeover keeps the groups of flows, and the mode. The pinned map of the groups has the name of earlier versions.
+func TestFairQ_GroupsSurviveTakeOver(t *testing.T) {
 	const flows = 40
 	pin := testnet.Mount(t, "bpf") + "/weir"
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	law := sharing(fairq.HoldPart, fairq.Lots/2, flows*20_000)
+	law := sharing(fairq.EnforcePart, fairq.Buckets/2, flows*20_000)
 	ports := []fairq.Port{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}
 	config := fairq.Config{Pin: pin, Lease: time.Hour}
 	f, err := fairq.Attach(ports, config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.Stat(pin + "/arms"); err != nil {
+		t.Errorf("an earlier version could not be taken over: %v", err)
+	}
 	pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4), flows)
-	arms := func() map[netip.AddrPort]bool {
+	groups := func() map[netip.AddrPort]bool {
 		t.Helper()
 		m := map[netip.AddrPort]bool{}
 		for flow, err := range f.Flows(p.Port.Name) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m[flow.From] = flow.Held
+			m[flow.From] = flow.Limited
 		}
 		return m
 	}
-	before := arms()
+	before := groups()
 	if err := f.Leave(); err != nil {
 		t.Fatal(err)
 	}
@@ -449,20 +453,20 @@ func TestFairQ_ArmsSurviveTakeOver(t *testing.T) {
 	for _, c := range pairs {
 		testnet.Send(t, c.Client, c.Server, 10_000)
 	}
-	after := arms()
+	after := groups()
 	if len(before) != flows || len(after) != flows {
 		t.Fatalf("%d flows, then %d", len(before), len(after))
 	}
-	held := 0
+	limited := 0
 	for from, was := range before {
 		if after[from] != was {
 			t.Errorf("%v: limited %t, then %t", from, was, after[from])
 		}
 		if was {
-			held++
+			limited++
 		}
 	}
-	if held == 0 || held == flows {
-		t.Errorf("%d of %d flows are limited: the test needs some of both", held, flows)
+	if limited == 0 || limited == flows {
+		t.Errorf("%d of %d flows are limited: the test needs some of both", limited, flows)
 	}
 }

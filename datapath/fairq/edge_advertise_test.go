@@ -7,9 +7,9 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// tellTable is a table of the switch program in edge mode. Its interval and lease outlast a test unless the
+// advertiseTable is a table of the switch program in edge mode. Its interval and lease outlast a test unless the
 // test sets them.
-func tellTable(t *testing.T, e EdgeMode) *frameTable {
+func advertiseTable(t *testing.T, e EdgeMode) *frameTable {
 	t.Helper()
 	if e.Interval == 0 {
 		e.Interval = time.Hour
@@ -42,93 +42,93 @@ func (f *frameTable) once(t *testing.T, name string, s *frames.Segment, window u
 }
 
 var (
-	tellsRewritten = fairqPortCounts{Rewritten: 1, Told: 1}
-	tellsSmaller   = fairqPortCounts{Smaller: 1, Told: 1}
-	leaves         = fairqPortCounts{Untold: 1}
+	advertisesRewritten = fairqPortCounts{Rewritten: 1, Advertised: 1}
+	advertisesSmaller   = fairqPortCounts{Smaller: 1, Advertised: 1}
+	leaves              = fairqPortCounts{LeftToEdge: 1}
 )
 
 // The first ACK advertises, and each ACK after the window has changed by more than an eighth either way. The
 // others pass unchanged.
-func TestEdgeTell_Once(t *testing.T) {
+func TestEdgeAdvertise_Once(t *testing.T) {
 	for _, ip := range []frames.IP{{}, {From: rightIPv6, To: leftIPv6}} {
-		f := tellTable(t, EdgeMode{})
+		f := advertiseTable(t, EdgeMode{})
 		c := f.conn(ip)
 		c.open(t, f.frameSwitch)
 		s := c.segment()
-		f.once(t, "the first", s, rowField, edgeFlag, tellsRewritten)
+		f.once(t, "the first", s, rowField, edgeFlag, advertisesRewritten)
 		for range 3 {
 			f.once(t, "another", s, rowWindow, 0, leaves)
 		}
 		for _, g := range []struct {
-			grant uint64
-			tells bool
+			grant      uint64
+			advertises bool
 		}{
 			{rowGrant * 9 / 8, false}, {rowGrant * 7 / 8, false}, {rowGrant*9/8 + 1, true}, {rowGrant, false},
 			{rowGrant*63/64 - 1, true}, {3000, true}, {3300, false}, {3400, true},
 		} {
 			f.setGrant(t, 1, g.grant)
-			if g.tells {
-				f.once(t, "moved", s, uint16((g.grant+127)>>7), edgeFlag, tellsRewritten)
+			if g.advertises {
+				f.once(t, "moved", s, uint16((g.grant+127)>>7), edgeFlag, advertisesRewritten)
 			}
 			f.once(t, "and again", s, rowWindow, 0, leaves)
 		}
 		s.Payload = make([]byte, 100) // data with the ACK
 		f.setGrant(t, 1, rowGrant)
-		f.once(t, "with data", s, rowField, edgeFlag, fairqPortCounts{Rewritten: 1, Told: 1, Data: 1})
-		f.once(t, "with data, again", s, rowWindow, 0, fairqPortCounts{Untold: 1, Data: 1})
+		f.once(t, "with data", s, rowField, edgeFlag, fairqPortCounts{Rewritten: 1, Advertised: 1, Data: 1})
+		f.once(t, "with data, again", s, rowWindow, 0, fairqPortCounts{LeftToEdge: 1, Data: 1})
 	}
 }
 
 // A limited window is advertised once an interval. After the lease it is advertised as if for the first time.
-func TestEdgeTell_Interval(t *testing.T) {
-	f := tellTable(t, EdgeMode{Interval: 20 * time.Millisecond})
+func TestEdgeAdvertise_Interval(t *testing.T) {
+	f := advertiseTable(t, EdgeMode{Interval: 20 * time.Millisecond})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
-	told, sent, began := uint64(0), uint64(0), time.Now()
+	advertised, sent, began := uint64(0), uint64(0), time.Now()
 	until(t, "ten windows are advertised", func() bool {
 		f.mustRun(t, 0, c.segment().Bytes())
 		sent++
-		told = f.counts(t, 0).Told
-		return told >= 10
+		advertised = f.counts(t, 0).Advertised
+		return advertised >= 10
 	})
 	// Nine intervals pass, whatever the machine did meanwhile. The clock is as coarse as the kernel's tick.
 	if passed := time.Since(began); passed < 9*15*time.Millisecond {
 		t.Errorf("10 windows were advertised within %v (%d ACKs), want an interval of 20ms between", passed, sent)
 	}
-	if untold := f.counts(t, 0).Untold; untold < sent/2 {
-		t.Errorf("%d of %d ACKs were left to the edge", untold, sent)
+	if left := f.counts(t, 0).LeftToEdge; left < sent/2 {
+		t.Errorf("%d of %d ACKs were left to the edge", left, sent)
 	}
 }
 
 // When nothing is limited any longer the edge learns the receiver's own window, while it is larger than the one
 // that it remembers. A window that was never advertised is not.
-func TestEdgeTell_Release(t *testing.T) {
-	f := tellTable(t, EdgeMode{})
+func TestEdgeAdvertise_Release(t *testing.T) {
+	f := advertiseTable(t, EdgeMode{})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	s := c.segment()
 	f.setGrant(t, 1, 1<<24)
-	f.once(t, "never held", s, rowWindow, 0, fairqPortCounts{Smaller: 1})
+	f.once(t, "never limited", s, rowWindow, 0, fairqPortCounts{Smaller: 1})
 	f.setGrant(t, 1, rowGrant)
-	f.once(t, "held", s, rowField, edgeFlag, tellsRewritten)
+	f.once(t, "limited", s, rowField, edgeFlag, advertisesRewritten)
 	f.setGrant(t, 1, 1<<24)
 	s.Window = 10
 	f.once(t, "a small window of its own is not advertised", s, 10, 0, leaves)
 	s.Window = rowWindow
-	f.once(t, "its own", s, rowWindow, edgeFlag, tellsSmaller)
+	f.once(t, "its own", s, rowWindow, edgeFlag, advertisesSmaller)
 	f.once(t, "and not again", s, rowWindow, 0, leaves)
 	s.Window = 65535
 	f.once(t, "a little larger", s, 65535, 0, leaves)
 	f.setGrant(t, 1, rowGrant)
-	f.once(t, "held again", s, rowField, edgeFlag, tellsRewritten)
+	f.once(t, "limited again", s, rowField, edgeFlag, advertisesRewritten)
 	f.setGrant(t, 1, 0)
-	f.once(t, "nothing governs", s, 65535, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
+	f.once(t, "nothing governs", s, 65535, edgeFlag, fairqPortCounts{Ungoverned: 1, Advertised: 1})
 	f.once(t, "still", s, 65535, 0, leaves)
 }
 
 // SYN-ACKs and signed segments never advertise; a SYN-ACK is limited all the same.
-func TestEdgeTell_Never(t *testing.T) {
-	f := tellTable(t, EdgeMode{})
+func TestEdgeAdvertise_Never(t *testing.T) {
+	f := advertiseTable(t, EdgeMode{})
 	other := f.conn(frames.IP{})
 	other.open(t, f.frameSwitch)
 	signed, md5 := f.conn(frames.IP{}), frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
@@ -149,41 +149,41 @@ func TestEdgeTell_Never(t *testing.T) {
 
 // Two switches are on the path, this one the second. A window that the other advertised passes, or is lowered.
 // This one never advertises a larger one, until the other was silent for the lease.
-func TestEdgeTell_SeveralSwitches(t *testing.T) {
-	f := tellTable(t, EdgeMode{})
+func TestEdgeAdvertise_SeveralSwitches(t *testing.T) {
+	f := advertiseTable(t, EdgeMode{})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
-	plain, told := c.segment(), c.segment()
-	told.Reserved = edgeFlag
-	tell := func(name string, window, want uint16) {
+	plain, flagged := c.segment(), c.segment()
+	flagged.Reserved = edgeFlag
+	advertise := func(name string, window, want uint16) {
 		t.Helper()
-		told.Window = window
+		flagged.Window = window
 		why := fairqPortCounts{Smaller: 1}
 		if window != want {
 			why = fairqPortCounts{Rewritten: 1}
 		}
-		f.once(t, name, told, want, edgeFlag, why)
+		f.once(t, name, flagged, want, edgeFlag, why)
 	}
-	tell("smaller than ours", 50, 50)
+	advertise("smaller than ours", 50, 50)
 	f.once(t, "then", plain, rowWindow, 0, leaves)
 	f.setGrant(t, 1, 2*rowGrant)
 	f.once(t, "ours is larger still", plain, rowWindow, 0, leaves)
-	tell("larger", 1000, 2*rowField)
+	advertise("larger", 1000, 2*rowField)
 	f.once(t, "then", plain, rowWindow, 0, leaves)
 	f.setGrant(t, 1, rowGrant)
-	f.once(t, "ours shrinks", plain, rowField, edgeFlag, tellsRewritten)
-	tell("and theirs", 60, 60)
+	f.once(t, "ours shrinks", plain, rowField, edgeFlag, advertisesRewritten)
+	advertise("and theirs", 60, 60)
 	f.setGrant(t, 1, 1<<24)
 	f.once(t, "ours is gone, theirs counts", plain, rowWindow, 0, leaves)
-	tell("theirs grows", 500, 500)
+	advertise("theirs grows", 500, 500)
 	f.once(t, "then", plain, rowWindow, 0, leaves)
 
-	f = tellTable(t, EdgeMode{Interval: 10 * time.Millisecond, Lease: 40 * time.Millisecond})
+	f = advertiseTable(t, EdgeMode{Interval: 10 * time.Millisecond, Lease: 40 * time.Millisecond})
 	c = f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	plain = c.segment()
-	told.FromPort, told.ToPort = plain.FromPort, plain.ToPort
-	tell("smaller than ours", 50, 50)
+	flagged.FromPort, flagged.ToPort = plain.FromPort, plain.ToPort
+	advertise("smaller than ours", 50, 50)
 	until(t, "the other's lease expires", func() bool {
 		out, err := f.run(0, plain.Bytes(), 0, nil)
 		if err != nil {
@@ -205,31 +205,31 @@ func until(t *testing.T, what string, condition func() bool) {
 }
 
 // An unlimited flow passes unchanged, whatever was advertised before, here or by another switch.
-func TestEdgeTell_FreeFlows(t *testing.T) {
+func TestEdgeAdvertise_UnlimitedFlows(t *testing.T) {
 	ungoverned := fairqPortCounts{Ungoverned: 1}
-	f := tellTable(t, EdgeMode{})
+	f := advertiseTable(t, EdgeMode{})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
-	plain, told := c.segment(), c.segment()
-	told.Reserved, told.Window = edgeFlag, 50
-	f.once(t, "held", plain, rowField, edgeFlag, tellsRewritten)
+	plain, flagged := c.segment(), c.segment()
+	flagged.Reserved, flagged.Window = edgeFlag, 50
+	f.once(t, "limited", plain, rowField, edgeFlag, advertisesRewritten)
 	f.setGrant(t, 1, 0)
-	f.spare(t, 1, Lots)
+	f.spare(t, 1, Buckets)
 	f.once(t, "free", plain, rowWindow, 0, ungoverned)
-	f.once(t, "unlimited, and another switch advertises", told, 50, edgeFlag, ungoverned)
+	f.once(t, "unlimited, and another switch advertises", flagged, 50, edgeFlag, ungoverned)
 	f.once(t, "free still", plain, rowWindow, 0, ungoverned)
 	f.spare(t, 1, 0)
-	f.once(t, "counted as limited again, and released", plain, rowWindow, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
+	f.once(t, "counted as limited again, and released", plain, rowWindow, edgeFlag, fairqPortCounts{Ungoverned: 1, Advertised: 1})
 }
 
 // spare makes the connections in the first buckets unlimited at a port.
-func (s *frameSwitch) spare(t *testing.T, id, lots uint32) {
+func (s *frameSwitch) spare(t *testing.T, id, buckets uint32) {
 	t.Helper()
 	var p fairqPort
 	if err := s.Ports.Lookup(id, &p); err != nil {
 		t.Fatal(err)
 	}
-	p.Spared = lots
+	p.Spared = buckets
 	if err := s.Ports.Put(id, p); err != nil {
 		t.Fatal(err)
 	}
