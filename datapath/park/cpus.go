@@ -1,0 +1,111 @@
+package park
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A packet that leaves HTB enters the far end through a queue of the processor that HTB runs on at that moment. HTB can run
+// on two processors within microseconds, and two packets of a flow could then be exchanged. With RPS the kernel chooses the
+// processor by the flow. RPS is set in sysfs, which shows the devices of the namespace that it was mounted in. So it is
+// mounted again, where no other process sees it.
+
+// spreadFlows switches RPS on at the far end.
+func (p *Park) spreadFlows() error {
+	sysfs, err := openSysfs()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(sysfs) }()
+	online, err := readAt(sysfs, "devices/system/cpu/online")
+	if err != nil {
+		return err
+	}
+	mask, err := cpuMask(strings.TrimSpace(online))
+	if err != nil {
+		return err
+	}
+	return writeAt(sysfs, "class/net/"+p.out.Attrs().Name+"/queues/rx-0/rps_cpus", mask)
+}
+
+// openSysfs mounts the sysfs of the caller's network namespace without a place in the file system.
+func openSysfs() (int, error) {
+	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("open sysfs: %w", err)
+	}
+	defer func() { _ = unix.Close(fs) }()
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("open sysfs: %w", err)
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("mount sysfs: %w", err)
+	}
+	return mount, nil
+}
+
+func readAt(dir int, path string) (string, error) {
+	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	b := make([]byte, 4096)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(b[:n]), nil
+}
+
+func writeAt(dir int, path, text string) error {
+	fd, err := unix.Openat(dir, path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+const cpusMax = 8192 // the most that Linux has
+
+// cpuMask converts the kernel's list of processors ("0-3,8") to its mask: words of 32 bits in hexadecimal, the highest
+// first ("10f").
+func cpuMask(list string) (string, error) {
+	words := []uint32{0}
+	for _, part := range strings.Split(list, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		from, err := strconv.ParseUint(low, 10, 32)
+		to, err2 := strconv.ParseUint(high, 10, 32)
+		if err := errors.Join(err, err2); err != nil || to < from || to >= cpusMax {
+			return "", fmt.Errorf("list of processors %q: not understood", list)
+		}
+		for ; from <= to; from++ {
+			for uint64(len(words)) <= from/32 {
+				words = append(words, 0)
+			}
+			words[from/32] |= 1 << (from % 32)
+		}
+	}
+	var b strings.Builder
+	for i := len(words) - 1; i >= 0; i-- {
+		if b.Len() == 0 {
+			fmt.Fprintf(&b, "%x", words[i])
+		} else {
+			fmt.Fprintf(&b, ",%08x", words[i])
+		}
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,324 @@
+// Package park holds packets in the kernel and sends them later, in order, at a rate. It has one veth pair for each switch.
+// A law's egress program redirects packets into it (bpf/lib/park.h). docs/park.md has a picture.
+package park
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath/attach"
+)
+
+// Ports is the number of ids that ports can have: 0 .. Ports-1.
+const Ports = 1024
+
+const (
+	defaultName         = "weir-park"
+	defaultLimitBytes   = 4 << 20
+	defaultLimitPackets = 8192
+	defaultBurst        = 200 * time.Microsecond
+	nameMax             = unix.IFNAMSIZ - 2 // a digit and the 0 byte follow
+	ownerMax            = 128
+	limitBytesMax       = 64 << 20
+	limitPacketsMax     = 1 << 16
+	burstMax            = 10 * time.Millisecond
+	rateMin             = 8_000
+	rateMax             = 1e12
+)
+
+// Options are the properties of a parking. The zero value has the defaults.
+type Options struct {
+	// Name begins the names of the two devices, Name0 and Name1. At most 14 bytes. Empty: weir-park.
+	Name string
+	// Owner is in the alias of both devices. Open takes over devices with the same owner only. At most 128 bytes.
+	Owner string
+	// LimitBytes and LimitPackets are the most that may wait, in all classes together. Further packets are not parked. A
+	// packet counts for the bytes that it stands for. At most 64 MiB and 65536 packets; 0: 4 MiB and 8192 packets.
+	LimitBytes, LimitPackets uint32
+	// Burst is what a class may send at once after it was idle, in time at its rate. It also is the delay of the kernel's
+	// timer that does not reduce the rate. At most 10 ms; 0: 200 us.
+	Burst time.Duration
+}
+
+func (o *Options) complete() error {
+	if o.Name == "" {
+		o.Name = defaultName
+	}
+	if o.LimitBytes == 0 {
+		o.LimitBytes = defaultLimitBytes
+	}
+	if o.LimitPackets == 0 {
+		o.LimitPackets = defaultLimitPackets
+	}
+	if o.Burst == 0 {
+		o.Burst = defaultBurst
+	}
+	switch {
+	case len(o.Name) > nameMax || strings.ContainsAny(o.Name, "/: \t\n\x00") || o.Name == "." || o.Name == "..":
+		return fmt.Errorf("name %q: at most %d bytes, without slashes, colons and spaces", o.Name, nameMax)
+	case len(o.Owner) > ownerMax || strings.ContainsRune(o.Owner, 0):
+		return fmt.Errorf("owner %q: at most %d bytes, none of them 0", o.Owner, ownerMax)
+	case o.LimitBytes > limitBytesMax:
+		return fmt.Errorf("limit of %d bytes: at most %d", o.LimitBytes, limitBytesMax)
+	case o.LimitPackets > limitPacketsMax:
+		return fmt.Errorf("limit of %d packets: at most %d", o.LimitPackets, limitPacketsMax)
+	case o.Burst < 0 || o.Burst > burstMax:
+		return fmt.Errorf("burst of %v: at most %v", o.Burst, burstMax)
+	}
+	return nil
+}
+
+// Park is an open parking. Its methods may be called by several goroutines at a time.
+type Park struct {
+	mu      sync.Mutex
+	o       Options
+	enter   func(f func() error) error
+	net     *netlink.Handle
+	in, out netlink.Link // where packets enter, and where they come back
+	maps    map[string]*ebpf.Map
+	learn   *ebpf.Program
+	perFlow bool
+	classes map[uint32]bool // ids that have a class
+	closed  bool
+}
+
+// ErrClosed is the error of calls after Close or Leave.
+var ErrClosed = errors.New("the parking is closed")
+
+// Foreign is the error for a device that has the name of a parking device and belongs to somebody else.
+type Foreign struct{ Device, Why string }
+
+func (e *Foreign) Error() string {
+	return fmt.Sprintf("device %s is not this parking's (%s): rename or remove it", e.Device, e.Why)
+}
+
+// Check checks that Open can work on this kernel and for this user. Errors: attach.ErrPermission or
+// *attach.MissingFeature. It does not check for veth, HTB and cls_bpf, which may be modules: Open names what is missing.
+func Check() error { return attach.CheckAll(attach.QueueProbes()) }
+
+// Open makes the parking of a network namespace, or takes over the one that an earlier process with the same owner left
+// there, without losing what waits in it. enter runs a function inside the namespace; nil: the caller is inside, in every
+// later call too. Only one process may have the parking at a time; the caller makes sure of that. Errors: *Foreign,
+// attach.ErrPermission, *attach.MissingFeature, or the kernel's. After an error no new device remains.
+func Open(enter func(f func() error) error, o Options) (*Park, error) {
+	if err := o.complete(); err != nil {
+		return nil, fmt.Errorf("park: %w", err)
+	}
+	if err := Check(); err != nil {
+		return nil, fmt.Errorf("park: %w", err)
+	}
+	p := &Park{o: o, enter: enter, classes: map[uint32]bool{}}
+	if p.enter == nil {
+		p.enter = func(f func() error) error { return f() }
+	}
+	if err := p.enter(p.open); err != nil {
+		return nil, errors.Join(fmt.Errorf("park: %w", err), p.release())
+	}
+	return p, nil
+}
+
+// open does the work of Open, inside the namespace.
+func (p *Park) open() (err error) {
+	if p.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	exists, err := p.find()
+	if err != nil {
+		return err
+	}
+	if exists {
+		err := p.adopt()
+		if !errors.Is(err, errUnusable) {
+			return err
+		}
+		if err := p.replace(); err != nil {
+			return err
+		}
+	}
+	if err := p.create(); err != nil {
+		return errors.Join(err, p.remove())
+	}
+	return nil
+}
+
+// create makes the pair and puts the queue and the program on it.
+func (p *Park) create() error {
+	if err := p.createPair(); err != nil {
+		return err
+	}
+	if err := p.createRoot(); err != nil {
+		return err
+	}
+	if err := p.createMaps(); err != nil {
+		return err
+	}
+	return p.start()
+}
+
+// start puts the program on the pair, brings it up, and lets packets in.
+func (p *Park) start() error {
+	if err := p.attach(); err != nil {
+		return err
+	}
+	if err := p.configure(); err != nil {
+		return err
+	}
+	p.perFlow = p.spreadFlows() == nil
+	return p.admit()
+}
+
+// SetPort sets the port with this id: packets parked for it leave by the device with this ifindex, and packets in its
+// class leave at bps bit/s, 8 kbit/s to 1 Tbit/s. A change of the rate keeps the packets that wait. After a change of the
+// ifindex, packets that wait for the earlier device are dropped.
+func (p *Park) SetPort(id uint32, ifindex int, bps uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.setPort(id, ifindex, bps); err != nil {
+		return fmt.Errorf("park: port %d: %w", id, err)
+	}
+	return nil
+}
+
+func (p *Park) setPort(id uint32, ifindex int, bps uint64) error {
+	switch {
+	case p.closed:
+		return ErrClosed
+	case id >= Ports:
+		return fmt.Errorf("the id is out of range: 0 to %d", Ports-1)
+	case ifindex <= 0 || ifindex > 1<<31-1:
+		return fmt.Errorf("ifindex %d is out of range", ifindex)
+	case bps < rateMin || bps > rateMax:
+		return fmt.Errorf("rate of %d bit/s: %d to %.0f", bps, rateMin, float64(rateMax))
+	}
+	if err := p.setClass(id, bps); err != nil {
+		return err
+	}
+	p.classes[id] = true
+	entry, err := p.port(id)
+	if err != nil {
+		return err
+	}
+	if entry.Ifindex != uint32(ifindex) {
+		entry.Generation = (entry.Generation + 1) % generations
+	}
+	entry.Ifindex, entry.Open = uint32(ifindex), 1
+	return p.putPort(id, entry)
+}
+
+// RemovePort stops parking for the port with this id and in its class. Packets that wait in the class leave as soon as the
+// cost of the last packet that left has passed at the class's rate. Those that wait for the port in other classes leave in
+// their turn. A port that was never set is not an error.
+func (p *Park) RemovePort(id uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.removePort(id); err != nil {
+		return fmt.Errorf("park: port %d: %w", id, err)
+	}
+	return nil
+}
+
+func (p *Park) removePort(id uint32) error {
+	if p.closed {
+		return ErrClosed
+	}
+	if id >= Ports {
+		return fmt.Errorf("the id is out of range: 0 to %d", Ports-1)
+	}
+	entry, err := p.port(id)
+	if err != nil {
+		return err
+	}
+	if entry.Open != 0 {
+		entry.Open = 0
+		if err := p.putPort(id, entry); err != nil {
+			return err
+		}
+	}
+	if !p.classes[id] {
+		return nil
+	}
+	return p.setClass(id, rateMax)
+}
+
+// Maps returns the maps that a law's programs share with the parking, by their names in bpf/lib/park.h. The loader of the
+// law replaces its own by them. They are valid until Close or Leave.
+func (p *Park) Maps() map[string]*ebpf.Map {
+	return map[string]*ebpf.Map{
+		parkMapParking: p.maps[parkMapParking], parkMapParkPorts: p.maps[parkMapParkPorts], parkMapParkStats: p.maps[parkMapParkStats],
+	}
+}
+
+// Leave closes what this process has open. The parking continues: packets leave at their rate, and laws may park more. A
+// later Open takes it over.
+func (p *Park) Leave() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	return p.release()
+}
+
+// release closes what this process has open.
+func (p *Park) release() error {
+	p.closed = true
+	var errs []error
+	for _, m := range p.maps {
+		errs = append(errs, m.Close())
+	}
+	errs = append(errs, p.learn.Close())
+	if p.net != nil {
+		p.net.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops the parking: later packets pass, packets that wait leave, and the devices are removed. Packets wait up to
+// 200 ms for their turn. The rest then leaves at once, but not before the cost of the last packet that left has passed at
+// the class's rate. Close waits up to 150 ms for that; later packets are lost.
+func (p *Park) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	drained := p.drain()
+	removed := p.enter(p.remove)
+	if err := errors.Join(drained, removed, p.release()); err != nil {
+		return fmt.Errorf("close the parking: %w", err)
+	}
+	return nil
+}
+
+// Remove removes the parking that an earlier process left in a namespace, if it has this name and owner, after what waits
+// in it has left. No parking is not an error. Errors: *Foreign, or the kernel's.
+func Remove(enter func(f func() error) error, o Options) error {
+	if err := o.complete(); err != nil {
+		return fmt.Errorf("remove the parking: %w", err)
+	}
+	p := &Park{o: o, enter: enter, classes: map[uint32]bool{}}
+	if p.enter == nil {
+		p.enter = func(f func() error) error { return f() }
+	}
+	err := p.enter(func() (err error) {
+		if p.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return fmt.Errorf("open netlink: %w", err)
+		}
+		exists, err := p.find()
+		if err != nil || !exists {
+			return err
+		}
+		return p.replace()
+	})
+	if err := errors.Join(err, p.release()); err != nil {
+		return fmt.Errorf("remove the parking: %w", err)
+	}
+	return nil
+}

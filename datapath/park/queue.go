@@ -1,0 +1,132 @@
+package park
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath/attach"
+)
+
+const (
+	rootHandle = 0x50570000 // PARK_HANDLE of bpf/lib/park.h
+	burstLeast = 1600       // bytes: a frame
+	// quantum is what a class sends before the next has its turn, in bytes. HTB needs it only among classes that may all
+	// send; its own choice grows with the rate, and is logged as a fault for large rates.
+	quantum = 1600
+
+	drainLimit = 200 * time.Millisecond
+	flushLimit = 150 * time.Millisecond
+	drainLook  = time.Millisecond
+	// behindLimit is far more than a packet needs from the queue to the program at the far end.
+	behindLimit = 10 * time.Millisecond
+)
+
+func (p *Park) createRoot() error {
+	htb := netlink.NewHtb(netlink.QdiscAttrs{
+		LinkIndex: p.in.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: rootHandle,
+	})
+	if err := p.net.QdiscAdd(htb); err != nil {
+		return fmt.Errorf("put HTB on %s (it needs CONFIG_NET_SCH_HTB): %w", p.in.Attrs().Name, err)
+	}
+	return nil
+}
+
+// setClass makes the class of a port, or changes its rate. After a change HTB waits once more for the end of what it has
+// sent at the old rate.
+func (p *Park) setClass(id uint32, bps uint64) error {
+	burst := uint32(min(max(float64(bps)/8*p.o.Burst.Seconds(), burstLeast), math.MaxInt32))
+	class := netlink.NewHtbClass(
+		netlink.ClassAttrs{LinkIndex: p.in.Attrs().Index, Parent: rootHandle, Handle: rootHandle + id + 1},
+		netlink.HtbClassAttrs{Rate: bps, Ceil: bps, Buffer: burst, Cbuffer: burst, Quantum: quantum},
+	)
+	if err := p.net.ClassReplace(class); err != nil {
+		return fmt.Errorf("set the class at %s to %d bit/s: %w", p.in.Attrs().Name, bps, err)
+	}
+	return nil
+}
+
+// listClasses returns the ids that have a class.
+func (p *Park) listClasses() (map[uint32]bool, error) {
+	list, err := attach.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) {
+		return p.net.ClassList(p.in, 0)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the classes of %s: %w", p.in.Attrs().Name, err)
+	}
+	ids := map[uint32]bool{}
+	for _, c := range list {
+		if h := c.Attrs().Handle; h > rootHandle && h <= rootHandle+Ports {
+			ids[h-rootHandle-1] = true
+		}
+	}
+	return ids, nil
+}
+
+// backlog reads what waits. has reports whether HTB is there.
+func (p *Park) backlog() (bytes, packets uint32, has bool, err error) {
+	list, err := attach.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Qdisc, error) { return p.net.QdiscList(p.in) })
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("read the queue of %s: %w", p.in.Attrs().Name, err)
+	}
+	for _, q := range list {
+		a := q.Attrs()
+		if a.Handle != rootHandle || a.Statistics == nil || a.Statistics.Queue == nil {
+			continue
+		}
+		return a.Statistics.Queue.Backlog, a.Statistics.Queue.Qlen, true, nil
+	}
+	return 0, 0, false, nil
+}
+
+// drain lets no more packets in and waits until those that wait have left.
+func (p *Park) drain() error {
+	if err := p.refuse(); err != nil {
+		return err
+	}
+	empty, err := p.await(drainLimit)
+	if err != nil || empty {
+		return err
+	}
+	ids, err := p.listClasses()
+	if err != nil {
+		return err
+	}
+	for id := range ids {
+		if err := p.setClass(id, rateMax); err != nil {
+			return err
+		}
+	}
+	_, err = p.await(flushLimit)
+	return err
+}
+
+// await waits until the queue is empty and every packet has passed the far end, for as long as limit. Packets that left the
+// queue and that the kernel lost are awaited for a moment only.
+func (p *Park) await(limit time.Duration) (empty bool, err error) {
+	var emptyAt time.Time
+	for end := time.Now().Add(limit); ; time.Sleep(drainLook) {
+		_, waiting, has, err := p.backlog()
+		if err != nil {
+			return false, err
+		}
+		now := time.Now()
+		switch {
+		case !has: // nor is the device
+			return true, nil
+		case waiting != 0:
+			emptyAt = time.Time{}
+		case p.underWay() == 0:
+			return true, nil
+		case emptyAt.IsZero():
+			emptyAt = now
+		case now.Sub(emptyAt) > behindLimit:
+			return true, nil
+		}
+		if now.After(end) {
+			return false, nil
+		}
+	}
+}
