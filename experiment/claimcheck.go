@@ -81,7 +81,7 @@ func (c *checker) metricPath(path []string, f *File, names []string, distributio
 			config.OneOf(names[0], slices.Concat(sortedKeys(f.Measure.Windows), groups, ports)))
 		return
 	}
-	if metric := strings.Join(names[1:], "."); !slices.Contains(metrics, metric) {
+	if metric := strings.Join(result.PresentPath(names)[1:], "."); !slices.Contains(metrics, metric) {
 		c.Fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), config.OneOf(metric, siblings(metric, metrics)))
 	}
 }

@@ -45,7 +45,7 @@ func TestFairQ_EdgeModeOverTCP(t *testing.T) {
 		after, open := shortFlows(raw)
 		now, _ := settled(raw)
 		total := func(metric string) float64 { v, _ := raw.LawTotal(metric); return v }
-		all, advertising, left := total("acks"), total("acks_told"), total("acks_left")
+		all, advertising, left := total("acks"), total("acks_advertised"), total("acks_left")
 		share[scheme] = advertising / all
 		t.Logf("%s: of %v ACKs %v advertise, %v are left, %v rewritten; p99 %v, full mode %v; queue %.0f, %.0f; %d and %d drops", scheme, all, advertising, left,
 			total("acks_rewritten"), after, before, now, queue, len(raw.Drops), len(full.Drops))
@@ -60,7 +60,7 @@ func TestFairQ_EdgeModeOverTCP(t *testing.T) {
 	if share["edge"] > 0.2 || share["edge_slow"] >= share["edge"] {
 		t.Errorf("%.3f advertise, and once in 100 ms %.3f", share["edge"], share["edge_slow"])
 	}
-	if _, advertising := full.LawTotal("acks_told"); advertising {
+	if _, advertising := full.LawTotal("acks_advertised"); advertising {
 		t.Errorf("full mode: %+v", full.LawTotals)
 	}
 }

@@ -2,6 +2,7 @@ package result
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,6 +20,19 @@ type LawMetric struct {
 	Over  *Distribution
 	Total int64
 }
+
+// formerMetrics has the former names of laws' metrics: claims, documents and stored runs of earlier builds use them.
+var formerMetrics = map[string]string{"acks_told": "acks_advertised"}
+
+// PresentPath returns the path of a metric with its present name, if it ends in law and the former name of a metric.
+func PresentPath(path []string) []string {
+	if n := len(path); n > 1 && path[n-2] == "law" && formerMetrics[path[n-1]] != "" {
+		return append(slices.Clone(path[:n-1]), formerMetrics[path[n-1]])
+	}
+	return path
+}
+
+func presentMetric(name string) string { return cmp.Or(formerMetrics[name], name) }
 
 // MarshalJSON keeps the order.
 func (r LawResult) MarshalJSON() ([]byte, error) {
@@ -58,7 +72,7 @@ func (r *LawResult) UnmarshalJSON(text []byte) error {
 		if err := in.Decode(&value); err != nil {
 			return err
 		}
-		m := LawMetric{Name: fmt.Sprint(name)}
+		m := LawMetric{Name: presentMetric(fmt.Sprint(name))}
 		into := any(&m.Total)
 		if value[0] == '{' {
 			into = &m.Over
@@ -74,7 +88,7 @@ func (r *LawResult) UnmarshalJSON(text []byte) error {
 // metric returns a metric's value by its path below law, such as "flows mean" or "acks".
 func (r LawResult) metric(path []string) any {
 	for i := range r {
-		if m := &r[i]; len(path) > 0 && m.Name == path[0] {
+		if m := &r[i]; len(path) > 0 && m.Name == presentMetric(path[0]) {
 			if m.Over != nil {
 				return m.Over
 			}
@@ -142,7 +156,7 @@ func (b *builder) laws(out *PortResult, p *Port, s span) {
 func (b *builder) lawTotals() LawResult {
 	var out LawResult
 	for _, v := range b.raw.LawTotals {
-		out = append(out, LawMetric{Name: v.Metric, Total: int64(v.Value)})
+		out = append(out, LawMetric{Name: presentMetric(v.Metric), Total: int64(v.Value)})
 	}
 	return out
 }

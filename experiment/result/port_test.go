@@ -21,7 +21,7 @@ func TestPort(t *testing.T) {
 	raw := &Raw{Duration: 10 * ms, Ports: []Port{bottleneck, {Name: "q", Labels: []string{"unsampled"}}}, Drops: []Drop{
 		{At: 0, Port: "s->r"}, {At: 5 * ms, Port: "s->r"}, {At: 6 * ms, Port: "s->r"}, {At: 5 * ms, Port: "elsewhere"},
 	}}
-	raw.LawTotals = []law.Value{{Metric: "acks", Value: 9}, {Metric: "acks_rewritten", Value: 5}, {Metric: "acks_told", Value: 2}, {Metric: "acks_left", Value: 3}}
+	raw.LawTotals = []law.Value{{Metric: "acks", Value: 9}, {Metric: "acks_rewritten", Value: 5}, {Metric: "acks_advertised", Value: 2}, {Metric: "acks_left", Value: 3}}
 	r := Build(Info{World: "lab", Scheme: "x", Windows: map[string][2]time.Duration{"w": {3500 * us, 6 * ms}, "idle": {ms, 2 * ms}}}, raw)
 	point(t, r, map[string]any{
 		"bottleneck.queue_bytes.n": 10, "bottleneck.queue_bytes.mean": 1000.0, "bottleneck.queue_bytes.p50": 1000, "bottleneck.queue_bytes.max": 4000,
@@ -29,7 +29,7 @@ func TestPort(t *testing.T) {
 		"bottleneck.buffer_bytes": 5000, "bottleneck.rate_mbps": 8.0,
 		"unsampled.drops": 0, "unsampled.queue_bytes.n": nil, "unsampled.marks": nil, "unsampled.utilisation": nil, "unsampled.rate_mbps": nil,
 		"all.drops": 4, "all.queue_bytes.n": nil,
-		"all.law.acks": 9, "all.law.acks_rewritten": 5, "all.law.acks_told": 2, "all.law.acks_left": 3, "w.all.law.acks": nil,
+		"all.law.acks": 9, "all.law.acks_rewritten": 5, "all.law.acks_advertised": 2, "all.law.acks_left": 3, "w.all.law.acks": nil,
 		// 0.5 ms of 0, then 1 ms each of 2000 and 4000, in 2.5 ms. Two points of the grid lie in it. At 3.5 ms
 		// half of the first step's 1000 B were sent.
 		"w.bottleneck.queue_bytes.n": 2, "w.bottleneck.queue_bytes.mean": 2400.0, "w.bottleneck.queue_bytes.min": 0,

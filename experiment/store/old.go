@@ -88,7 +88,7 @@ func decodeLaws(r io.Reader, raw *result.Raw) error {
 		add("acks", a.All)
 		add("acks_rewritten", a.Rewritten)
 		if a.Told+a.Left > 0 {
-			add("acks_told", a.Told)
+			add("acks_advertised", a.Told)
 			add("acks_left", a.Left)
 		}
 	}

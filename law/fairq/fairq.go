@@ -37,7 +37,7 @@ const (
 	Window     = "window_bytes"
 	Acks       = "acks"
 	Rewritten  = "acks_rewritten"
-	Advertised = "acks_told"
+	Advertised = "acks_advertised"
 	Left       = "acks_left"
 )
 
