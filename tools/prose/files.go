@@ -30,7 +30,17 @@ var skipped = []string{"out", "testdata", "LICENSES", "node_modules"}
 // passagesBelow reads all files of a tree.
 func passagesBelow(root string) ([]passage, error) {
 	var out []passage
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filesBelow(root, func(path, rel string) error {
+		passages, err := passagesOfFile(path, rel)
+		out = append(out, passages...)
+		return err
+	})
+	return out, err
+}
+
+// filesBelow calls visit with each file of a tree: its path, and its path below root.
+func filesBelow(root string, visit func(path, rel string) error) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -44,11 +54,8 @@ func passagesBelow(root string) ([]passage, error) {
 		if err != nil {
 			return err
 		}
-		passages, err := passagesOfFile(path, filepath.ToSlash(rel))
-		out = append(out, passages...)
-		return err
+		return visit(path, filepath.ToSlash(rel))
 	})
-	return out, err
 }
 
 func passagesOfFile(path, rel string) ([]passage, error) {

@@ -18,11 +18,12 @@ type entry struct {
 // A pattern is words in lower case. "…" stands for up to three words.
 type pattern []string
 
-// avoided heads the column of the words to avoid. It is read as code, on all pages.
-const avoided = "not"
+// avoided heads the column of the words to avoid. It is read as code, on all pages. avoidedInNames heads the column of the
+// words to avoid in names of Go and C.
+const avoided, avoidedInNames = "not", "not in names"
 
 // readGlossary reads the tables of a page whose last column is "not": with private words if the first is "word" (R2), and
-// with fillers otherwise (R4).
+// with fillers otherwise (R4). A last column "not in names" has words of names (R7).
 func readGlossary(path string) ([]entry, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -43,6 +44,8 @@ func readGlossary(path string) ([]entry, error) {
 			rule = "R2"
 		case not == avoided:
 			rule = "R4"
+		case not == avoidedInNames:
+			rule = "R7"
 		case rule != "":
 			entries, err := readEntries(rule, first, not)
 			if err != nil {

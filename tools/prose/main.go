@@ -2,7 +2,8 @@
 // their words are in docs/glossary.md. No comment switches it off.
 //
 // It reads comments of Go, C, SystemVerilog, YAML, make and scripts; string literals of three words or more in Go outside
-// tests, and descriptions in struct tags; Markdown outside code, and tables cell by cell.
+// tests, and descriptions in struct tags. It reads Markdown outside code, and tables cell by cell. Of Go and C
+// it reads the names, too.
 package main
 
 import (
@@ -57,7 +58,10 @@ func run(args []string, out io.Writer) (int, error) {
 		return 0, err
 	}
 	c := newChecker(entries)
-	var hits []hit
+	hits, err := c.namesBelow(*root, flags.Args())
+	if err != nil {
+		return 0, err
+	}
 	for i := range passages {
 		if within(passages[i].path, flags.Args()) {
 			hits = append(hits, c.check(&passages[i])...)

@@ -62,7 +62,8 @@ func markdownPassages(path, text string) []passage {
 			}
 			row := cells(line)
 			if !inTable {
-				listsWords = strings.TrimSpace(row[len(row)-1]) == avoided
+				last := strings.TrimSpace(row[len(row)-1])
+				listsWords = last == avoided || last == avoidedInNames
 			}
 			if listsWords {
 				row = row[:len(row)-1]

@@ -230,3 +230,40 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 }
+
+// TestNames checks which names of Go and C have a private word.
+func TestNames(t *testing.T) {
+	entries, err := readGlossary("../../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newChecker(entries)
+	for name, hits := range map[string]bool{
+		"seat_at": true, "SeatGoes": true, "segment_lot": true, "LOTS": true, "PortArms": true, "edge_told_at": true, "Untold": true,
+		"let_go_q8": true, "LettingGo": true, "BeatAge": true, "bareLent": true, "port_hold": true, "HoldPart": true, "is_held": true,
+		"slot_at": false, "bucket_of": false, "weir_fairq_arm": false, "armRTO": false, "arm64": false, "HeartbeatAge": false,
+		"allotted": false, "lockHeld": false, "ErrHeld": false, "MinHold": false, "holds": false, "outlet": false, "intellect": false,
+	} {
+		if got := c.nameRemedy(name) != ""; got != hits {
+			t.Errorf("%s: found %t, want %t (parts %q)", name, got, hits, nameParts(name))
+		}
+	}
+	texts := map[string]string{
+		"x.go": "package x\n\n// lot\nvar lotOf = `a seat` + \"told\"\n",
+		"x.h":  "#include \"seats.h\"\n/* lot\n */\nint lot_of; // told\n",
+	}
+	for path, line := range map[string]int{"x.go": 4, "x.h": 4} {
+		var hits []int
+		for _, n := range namesOf(path)(texts[path]) {
+			if c.nameRemedy(n.text) != "" {
+				hits = append(hits, n.line)
+			}
+		}
+		if !slices.Equal(hits, []int{line}) {
+			t.Errorf("%s: hits in lines %v, want %d", path, hits, line)
+		}
+	}
+	if got := nameParts("HTTPTold_at2"); !slices.Equal(got, []string{"http", "told", "at", "2"}) {
+		t.Errorf("parts %q", got)
+	}
+}

@@ -29,6 +29,8 @@ var rules = []rule{
 		"`Joined says: ...`, `Joined tells whether ...` -> Joined reports whether ..."},
 	{"R6", "subject and object have changed places",
 		"`Found is what it had.` -> Found lists what it had. `So has who answers.` -> Both ends must run as root."},
+	{"R7", "a private word in a name of Go or C (docs/glossary.md)",
+		"`lot_of(flow)` -> bucket_of(flow)"},
 }
 
 // A hit is a sentence that breaks a rule.
@@ -43,12 +45,17 @@ type hit struct {
 // A checker applies the rules with the words of one glossary.
 type checker struct {
 	first map[string][]*entry // by the first word of the pattern
+	names []*entry            // R7
 }
 
 func newChecker(glossary []entry) *checker {
-	c := &checker{map[string][]*entry{}}
+	c := &checker{first: map[string][]*entry{}}
 	for i := range glossary {
 		e := &glossary[i]
+		if e.rule == "R7" {
+			c.names = append(c.names, e)
+			continue
+		}
 		c.first[e.pattern[0]] = append(c.first[e.pattern[0]], e)
 	}
 	return c
