@@ -73,22 +73,37 @@ func TestPark_DeviceGone(t *testing.T) {
 				tx.Send(t, frameOf(false, nil, n, 40, 0))
 				expect(t, rx, n)
 			}
-			var s parktest.ParkParkCounts
-			var cpus []parktest.ParkParkCounts
-			if err := y.objects.ParkStats.Lookup(uint32(0), &cpus); err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range cpus {
-				s.Passed[1] += c.Passed[1]
-				s.Parked += c.Parked
-			}
-			if s.Passed[1] != 10 || s.Parked != 4 {
+			s := stats(t, y.park)
+			if s.PassedGone != 10 || s.Parked != 4 || s.Queue != (name == "down" || name == "other end down") {
 				t.Errorf("%+v", s)
 			}
+			restored(t, y, tx, rx)
 			if err := y.park.Close(); err != nil {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// restored restores the parking, and checks that it parks again at the ports' rates.
+func restored(t *testing.T, y *yard, tx, rx *testnet.Raw) {
+	t.Helper()
+	for range 2 { // the second finds a parking that works
+		if err := y.park.Restore(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rule := parktest.ParkRule{Enabled: 1, All: 1, Cost: 9000, Out: outID, Class: outID}
+	if err := y.objects.Rules.Put(uint32(0), &rule); err != nil {
+		t.Fatal(err)
+	}
+	before := stats(t, y.park)
+	for n := uint32(200); n < 210; n++ {
+		tx.Send(t, frameOf(false, nil, n, 40, 0))
+		expect(t, rx, n)
+	}
+	if s := stats(t, y.park); s.Parked-before.Parked != 10 || s.Returned-before.Returned != 10 || !s.Queue {
+		t.Errorf("restored: %+v", s)
 	}
 }
 
@@ -190,6 +205,60 @@ func TestPark_UserSpaceDies(t *testing.T) {
 	expect(t, rx, 1, 2, 3, 4, 5)
 	if s := stats(t, again); s.Stale != 0 || s.PassedClosed != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// When no process has anything of the parking open any longer, as after kill -9, what waits still leaves. The next process
+// finds the counters.
+func TestPark_NobodyHoldsIt(t *testing.T) {
+	y, tx, rx := waiting(t, park.Options{}, slow)
+	if err := errors.Join(y.park.Leave(), y.law.Close(), y.objects.Close()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, rx, 1, 2, 3)
+	again := openPark(t, y.Path, park.Options{})
+	if s := stats(t, again); s.Parked != 4 || s.Returned != 4 || !s.Queue {
+		t.Errorf("%+v", s)
+	}
+	tx.Send(t, frameOf(false, nil, 4, 40, 0)) // there is no law
+	expect(t, rx, 4)
+}
+
+// A pair that a process left incomplete is replaced.
+func TestPark_IncompletePair(t *testing.T) {
+	for name, harm := range map[string]func(in, out netlink.Link) error{
+		"no queue": func(in, _ netlink.Link) error {
+			return netlink.QdiscDel(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: in.Attrs().Index, Parent: netlink.HANDLE_ROOT}))
+		},
+		"no program": func(_, out netlink.Link) error {
+			return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: out.Attrs().Index, Parent: netlink.HANDLE_CLSACT}})
+		},
+		"no alias": func(in, out netlink.Link) error {
+			return errors.Join(netlink.LinkSetAlias(in, ""), netlink.LinkSetAlias(out, ""))
+		},
+		"down": func(in, out netlink.Link) error {
+			return errors.Join(netlink.LinkSetDown(in), netlink.LinkSetDown(out), netlink.LinkSetMTU(in, 1500), netlink.LinkSetMTU(out, 1500))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := &yard{Path: testnet.NewPath(t, testnet.PathOptions{NoIPv6: true})}
+			if err := openPark(t, y.Path, park.Options{}).Leave(); err != nil {
+				t.Fatal(err)
+			}
+			in, out := y.device(t, "weir-park0"), y.device(t, "weir-park1")
+			y.Switch.Must(t, func() error { return harm(in, out) })
+			y.park = openPark(t, y.Path, park.Options{})
+			y.setPort(t, outID, y.Port.Ifindex, 1e9)
+			y.setPort(t, classID, y.In.Ifindex, 1e9)
+			y.load(t, y.park.Maps())
+			y.rule(t, parktest.ParkRule{Enabled: 1, All: 1, Cost: 9000})
+			tx, rx := testnet.NewRaw(t, y.Uplink), testnet.NewRaw(t, y.Rx)
+			tx.Send(t, frameOf(false, nil, 1, 40, 0))
+			expect(t, rx, 1)
+			if s := stats(t, y.park); s.Returned != 1 || s.Padded != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
 	}
 }
 

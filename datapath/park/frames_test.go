@@ -61,28 +61,3 @@ func TestPark_FramesAreRestored(t *testing.T) {
 		}
 	}
 }
-
-// The order of a flow's packets is kept, also while both processors send.
-func TestPark_OrderIsKept(t *testing.T) {
-	const packets = 4000
-	y := newYard(t, testnet.PathOptions{NoIPv6: true}, park.Options{LimitPackets: 2 * packets, LimitBytes: 16 << 20}, 100e6)
-	y.rule(t, parktest.ParkRule{Enabled: 1, All: 1, Cost: 500})
-	tx, rx := testnet.NewRaw(t, y.Uplink), testnet.NewRaw(t, y.Rx)
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		for n := range uint32(packets) {
-			tx.Send(t, frameOf(false, nil, n, 40, 0))
-		}
-	}()
-	for n := range uint32(packets) {
-		got := rx.Receive(t, isOurs)
-		if at := binary.BigEndian.Uint32(got.Data[34:]); at != n {
-			t.Fatalf("packet %d came in the place of packet %d", at, n)
-		}
-	}
-	<-sent
-	if s := stats(t, y.park); s.Parked != packets || s.Returned != packets || s.BacklogBytes != 0 {
-		t.Errorf("%+v", s)
-	}
-}

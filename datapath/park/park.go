@@ -85,7 +85,7 @@ type Park struct {
 	maps    map[string]*ebpf.Map
 	learn   *ebpf.Program
 	perFlow bool
-	classes map[uint32]bool // ids that have a class
+	classes map[uint32]uint64 // rates in bit/s of the ids that have a class
 	closed  bool
 }
 
@@ -114,7 +114,7 @@ func Open(enter func(f func() error) error, o Options) (*Park, error) {
 	if err := Check(); err != nil {
 		return nil, fmt.Errorf("park: %w", err)
 	}
-	p := &Park{o: o, enter: enter, classes: map[uint32]bool{}}
+	p := &Park{o: o, enter: enter, classes: map[uint32]uint64{}}
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
 	}
@@ -142,24 +142,30 @@ func (p *Park) open() (err error) {
 			return err
 		}
 	}
-	if err := p.create(); err != nil {
-		return errors.Join(err, p.remove())
-	}
-	return nil
-}
-
-// create makes the pair and puts the queue and the program on it.
-func (p *Park) create() error {
-	if err := p.createPair(); err != nil {
-		return err
-	}
-	if err := p.createRoot(); err != nil {
-		return err
-	}
 	if err := p.createMaps(); err != nil {
 		return err
 	}
-	return p.start()
+	return p.create()
+}
+
+// create makes the pair and puts the queue and the program on it. After an error it does not exist.
+func (p *Park) create() error {
+	err := p.createPair()
+	if err == nil {
+		err = p.createRoot()
+	}
+	for id, bps := range p.classes {
+		if err == nil {
+			err = p.setClass(id, bps)
+		}
+	}
+	if err == nil {
+		err = p.start()
+	}
+	if err != nil {
+		return errors.Join(err, p.remove())
+	}
+	return nil
 }
 
 // start puts the program on the pair, brings it up, and lets packets in.
@@ -200,7 +206,6 @@ func (p *Park) setPort(id uint32, ifindex int, bps uint64) error {
 	if err := p.setClass(id, bps); err != nil {
 		return err
 	}
-	p.classes[id] = true
 	entry, err := p.port(id)
 	if err != nil {
 		return err
@@ -241,10 +246,47 @@ func (p *Park) removePort(id uint32) error {
 			return err
 		}
 	}
-	if !p.classes[id] {
+	if p.classes[id] == 0 {
 		return nil
 	}
 	return p.setClass(id, rateMax)
+}
+
+// Restore repairs the parking after somebody has removed or changed its devices: with the same ports, classes and maps, so
+// that the law's programs continue. Packets that waited in a removed device are lost. Call it when Stats.Queue is false or
+// Stats.PassedGone grows. It does not disturb a parking that works. Errors: *Foreign, or the kernel's.
+func (p *Park) Restore() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := ErrClosed
+	if !p.closed {
+		err = p.enter(p.restore)
+	}
+	if err != nil {
+		return fmt.Errorf("restore the parking: %w", err)
+	}
+	return nil
+}
+
+func (p *Park) restore() error {
+	p.in, p.out = nil, nil
+	exists, err := p.find()
+	if err != nil {
+		return err
+	}
+	if exists {
+		_, _, has, err := p.backlog()
+		if err != nil {
+			return err
+		}
+		if has {
+			return p.start()
+		}
+		if err := p.remove(); err != nil {
+			return err
+		}
+	}
+	return p.create()
 }
 
 // Maps returns the maps that a law's programs share with the parking, by their names in bpf/lib/park.h. The loader of the
@@ -303,7 +345,7 @@ func Remove(enter func(f func() error) error, o Options) error {
 	if err := o.complete(); err != nil {
 		return fmt.Errorf("remove the parking: %w", err)
 	}
-	p := &Park{o: o, enter: enter, classes: map[uint32]bool{}}
+	p := &Park{o: o, enter: enter, classes: map[uint32]uint64{}}
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
 	}

@@ -28,6 +28,7 @@ type yard struct {
 	*testnet.Path
 	park    *park.Park
 	objects parktest.ParkObjects
+	law     link.Link
 }
 
 // openPark opens a parking in the path's switch.
@@ -68,6 +69,7 @@ func (y *yard) load(tb testing.TB, maps map[string]*ebpf.Map) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = l.Close() })
+	y.law = l
 }
 
 func (y *yard) setPort(tb testing.TB, id uint32, ifindex int, bps uint64) {

@@ -139,6 +139,7 @@ func (p *Park) attach() error {
 		return fmt.Errorf("load program %s: %w", parkProgWeirParkReturn, err)
 	}
 	defer func() { _ = programs.WeirParkReturn.Close() }()
+	_ = p.learn.Close()
 	p.learn = programs.WeirParkLearn
 	// The program does not use this map, which must live as long as the others.
 	if err := programs.WeirParkReturn.BindMap(p.maps[parkMapParking]); err != nil {

@@ -45,21 +45,23 @@ func (p *Park) setClass(id uint32, bps uint64) error {
 	if err := p.net.ClassReplace(class); err != nil {
 		return fmt.Errorf("set the class at %s to %d bit/s: %w", p.in.Attrs().Name, bps, err)
 	}
+	p.classes[id] = bps
 	return nil
 }
 
-// listClasses returns the ids that have a class.
-func (p *Park) listClasses() (map[uint32]bool, error) {
+// listClasses returns the rates of the ids that have a class, in bit/s.
+func (p *Park) listClasses() (map[uint32]uint64, error) {
 	list, err := attach.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) {
 		return p.net.ClassList(p.in, 0)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the classes of %s: %w", p.in.Attrs().Name, err)
 	}
-	ids := map[uint32]bool{}
+	ids := map[uint32]uint64{}
 	for _, c := range list {
-		if h := c.Attrs().Handle; h > rootHandle && h <= rootHandle+Ports {
-			ids[h-rootHandle-1] = true
+		htb, ok := c.(*netlink.HtbClass)
+		if ok && htb.Handle > rootHandle && htb.Handle <= rootHandle+Ports {
+			ids[htb.Handle-rootHandle-1] = htb.Rate * 8
 		}
 	}
 	return ids, nil

@@ -62,10 +62,18 @@ func NewRaw(tb testing.TB, p attach.PortRef) *Raw {
 // Send sends a frame out of the device.
 func (r *Raw) Send(tb testing.TB, frame []byte) {
 	tb.Helper()
+	if err := r.TrySend(frame); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TrySend sends a frame out of the device. Goroutines other than the test's own use it.
+func (r *Raw) TrySend(frame []byte) error {
 	to := &unix.SockaddrLinklayer{Ifindex: r.ifindex, Halen: 6}
 	if err := unix.Sendto(r.fd, frame, 0, to); err != nil {
-		tb.Fatalf("send a frame of %d bytes: %v", len(frame), err)
+		return fmt.Errorf("send a frame of %d bytes: %w", len(frame), err)
 	}
+	return nil
 }
 
 // Receive returns the next received frame for which wanted returns true.
@@ -74,6 +82,9 @@ func (r *Raw) Receive(tb testing.TB, wanted func(frame []byte) bool) Captured {
 	buf, oob := make([]byte, 1<<16), make([]byte, 256)
 	for {
 		n, oobn, _, from, err := unix.Recvmsg(r.fd, buf, oob, 0)
+		if errors.Is(err, unix.EINTR) { // a call with SO_RCVTIMEO is not restarted after a signal
+			continue
+		}
 		if err != nil {
 			tb.Fatalf("no frame within %s: %v", Patience, err)
 		}
