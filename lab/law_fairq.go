@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	switchfairq "weir/agent/switchd/fairq"
 	"weir/datapath/fairq"
@@ -13,6 +14,11 @@ import (
 	"weir/law"
 	fairqlaw "weir/law/fairq"
 )
+
+// labLease is the lease of FairQ's switch programs in the lab. A lease protects flows from the end of the process. The
+// lab's programs are not pinned, so they end with its process and need no lease. With the lease of a switch, 1 s, a
+// machine that delays heartbeats would release flows in the middle of a run.
+const labLease = time.Hour
 
 // FairQ is `fairq` in the lab.
 func FairQ() Law { return RecordedFairQ(nil) }
@@ -75,7 +81,7 @@ func (w *attachedFairQ) start(l *Lab, r *experiment.Run, params *fairqlaw.Params
 		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("the maximum is %v", fairq.MaxActive))
 	}
 	for _, at := range r.At {
-		var of switchfairq.Law
+		of := switchfairq.Law{Lease: labLease}
 		if record != nil && l.hasSwitchPort(at) {
 			if of.Trace, err = record(at); err != nil {
 				return err

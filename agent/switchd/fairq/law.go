@@ -4,6 +4,7 @@ package fairq
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"weir/agent/switchd"
 	"weir/datapath/attach"
@@ -16,6 +17,8 @@ import (
 // together and for each port.
 type Law struct {
 	Trace kernel.Tracer // records every call of the law, without pins; nil: none
+	// Lease is how long flows stay limited after the last heartbeat. 0: 1 s.
+	Lease time.Duration
 }
 
 // Own locks the pins of a switch.
@@ -24,7 +27,7 @@ func (l Law) Own(c *switchd.Common) (switchd.Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Trace = l.Trace
+	cfg.Trace, cfg.Lease = l.Trace, l.Lease
 	if c.Observe && cfg.Scale == kernel.ScaleUnify {
 		cfg.Scale = kernel.ScaleLearn // unify would rewrite SYNs
 	}
@@ -32,7 +35,7 @@ func (l Law) Own(c *switchd.Common) (switchd.Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &running{owner: o}, nil
+	return &running{owner: o, lease: l.Lease}, nil
 }
 
 // Open reads what is pinned in dir.
@@ -118,6 +121,7 @@ func programsConfig(p *fairqlaw.Params) (kernel.Config, error) {
 // running is FairQ at a switch. The embedded Attachment provides the other methods of switchd.Running.
 type running struct {
 	owner              *kernel.Owner
+	lease              time.Duration
 	*kernel.Attachment // nil before the first Attach
 }
 
@@ -152,6 +156,7 @@ func (r *running) Change(c *switchd.Common) (undo func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Lease = r.lease
 	return r.Attachment.Change(cfg)
 }
 
