@@ -155,21 +155,22 @@ func (r *recovery) stream(a, z *node, stop <-chan struct{}, gap chan<- float64) 
 	}()
 }
 
-// BenchmarkSpread reports the largest deviation from an even split of a thousand connections over two spines. For
-// pinned connections it reports how many frames came back over the other spine; these include probes of links.
+// BenchmarkSpread reports the largest deviation from an even split of 3000 connections over two spines. For pinned
+// connections it reports how many segments came back over the other spine.
 func BenchmarkSpread(b *testing.B) {
 	l := upControlled(b, "spread", leafSpine(4, 7, false))
+	taps := l.spineTaps(b)
 	var worst float64
-	var data, back, astray uint64
+	var data, back, astray int
 	for seed := 1; b.Loop(); seed++ {
 		rng := rand.New(rand.NewPCG(uint64(seed), 8))
 		to := fmt.Sprintf("leaf%d.server%d", 2+rng.IntN(3), 1+rng.IntN(7))
 		from := fmt.Sprintf("leaf1.server%d", 1+rng.IntN(7))
-		got := l.spread(b, from, to)
+		got := l.spread(b, taps, from, to)
 		off := 2*float64(max(got[0], got[1]))/float64(got[0]+got[1]) - 1
 		worst = max(worst, off)
-		up, down := l.pinned(b, from, to, 20000+seed)
-		b.Logf("seed %d: %s to %s: 1000 connections %v; pinned: up %v, down %v", seed, from, to, got, up, down)
+		up, down := l.pinned(b, taps, from, to, 9000+seed)
+		b.Logf("seed %d: %s to %s: %d connections %v; pinned: up %v, down %v", seed, from, to, spreadConnections, got, up, down)
 		way := 0
 		if up[1] > up[0] {
 			way = 1
@@ -177,7 +178,7 @@ func BenchmarkSpread(b *testing.B) {
 		data, back, astray = data+up[way], back+down[way], astray+down[1-way]
 	}
 	b.ReportMetric(100*worst, "worst-%-off-half")
-	b.ReportMetric(float64(data)/float64(b.N), "frames-of-data/op")
-	b.ReportMetric(float64(back)/float64(b.N), "frames-back/op")
+	b.ReportMetric(float64(data)/float64(b.N), "segments-of-data/op")
+	b.ReportMetric(float64(back)/float64(b.N), "segments-back/op")
 	b.ReportMetric(float64(astray)/float64(b.N), "back-by-another-spine/op")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,56 +180,50 @@ func TestController_FourRacks(t *testing.T) {
 			}
 		}
 	}
-	got := l.spread(t, "leaf1.server1", "leaf2.server1")
+	taps := l.spineTaps(t)
+	got := l.spread(t, taps, "leaf1.server1", "leaf2.server1")
 	t.Logf("%d connections: %d by spine1, %d by spine2", spreadConnections, got[0], got[1])
-	// Half of them, with a standard deviation of 27: 10 % off is 5.5 of them, once in 25 million runs. Probes are
-	// counted too.
-	const fewest, most = spreadConnections * 45 / 100, spreadConnections*55/100 + 10
+	if got[0]+got[1] != spreadConnections {
+		t.Errorf("%d connections left by the spines: %d by spine1, %d by spine2", spreadConnections, got[0], got[1])
+	}
+	// Half of them, with a standard deviation of 27: 10 % off is 5.5 of them, once in 25 million runs.
+	const fewest, most = spreadConnections * 45 / 100, spreadConnections * 55 / 100
 	for s, n := range got {
 		if n < fewest || n > most {
 			t.Errorf("spine%d got %d of %d connections", s+1, n, spreadConnections)
 		}
 	}
-	up, down := l.pinned(t, "leaf1.server2", "leaf3.server3", 20001)
-	t.Logf("a pinned connection of 1 MB: frames up %v, down %v", up, down)
+	up, down := l.pinned(t, taps, "leaf1.server2", "leaf3.server3", 9001) // no client has such a port: ip_local_port_range
+	t.Logf("a pinned connection of 1 MB: segments up %v, down %v", up, down)
 	way := 0
 	if up[1] > up[0] {
 		way = 1
 	}
-	// 1 MB is 725 segments; there is at least one acknowledgement for every 64 KB. The others are probes.
-	if up[way] < 700 || up[1-way] > 50 || down[way] < 16 || down[1-way] > 50 {
-		t.Errorf("by spine1 and spine2: frames of data %v, back %v: both should pass the same one", up, down)
+	// 1 MB is 725 segments; there is at least one acknowledgement for every 64 KB.
+	if up[way] < 700 || up[1-way] != 0 || down[way] < 16 || down[1-way] != 0 {
+		t.Errorf("by spine1 and spine2: segments of data %v, back %v: all should pass the same one", up, down)
 	}
 }
 
-// uplinks returns the number of frames that left leaf1 for each spine, and that came from it.
-func (l *Lab) uplinks(tb testing.TB) (up, down [2]uint64) {
+// spineTaps opens a tap at each port of leaf1 to a spine.
+func (l *Lab) spineTaps(tb testing.TB) (taps [2]*testnet.Tap) {
 	tb.Helper()
-	err := l.Enter("leaf1", func() error {
-		for s, p := range l.plan.byName["leaf1"].ports[7:] {
-			link, err := netlink.LinkByIndex(p.ifindex)
-			if err != nil {
-				return err
-			}
-			up[s], down[s] = link.Attrs().Statistics.TxPackets, link.Attrs().Statistics.RxPackets
-		}
-		return nil
-	})
-	if err != nil {
-		tb.Fatal(err)
+	for s := range taps {
+		taps[s] = testnet.NewTap(tb, portOf(tb, l, fmt.Sprintf("leaf1->spine%d", s+1)))
 	}
-	return up, down
+	return taps
 }
 
 const spreadConnections = 3000
 
-// spread opens this many connections to a port where nothing listens, and counts the frames of each uplink.
-func (l *Lab) spread(tb testing.TB, from, to string) (got [2]uint64) {
+// spread opens this many connections to a port where nothing listens, and counts them by the spine that their SYNs
+// leave leaf1 for. A SYN that was sent again counts once.
+func (l *Lab) spread(tb testing.TB, taps [2]*testnet.Tap, from, to string) (got [2]int) {
 	tb.Helper()
-	before, _ := l.uplinks(tb)
+	dst := netip.AddrPortFrom(l.Addr(to, 0), 9000)
 	for range spreadConnections {
 		err := l.Enter(from, func() error {
-			c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: l.Addr(to, 0).AsSlice(), Port: 9000})
+			c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(dst))
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				return nil
 			}
@@ -242,12 +237,24 @@ func (l *Lab) spread(tb testing.TB, from, to string) (got [2]uint64) {
 			tb.Fatal(err)
 		}
 	}
-	after, _ := l.uplinks(tb)
-	return [2]uint64{after[0] - before[0], after[1] - before[1]}
+	type connection struct {
+		from netip.AddrPort
+		seq  uint32 // a later connection may have the same port
+	}
+	for s, tap := range taps {
+		seen := map[connection]bool{}
+		tap.Each(tb, func(g *testnet.Segment) {
+			if g.Out && g.To == dst && g.Flags&testnet.SYN != 0 {
+				seen[connection{g.From, g.Seq}] = true
+			}
+		})
+		got[s] = len(seen)
+	}
+	return got
 }
 
-// pinned sends 1 MB over a pinned connection, and counts the frames of each uplink, up and down.
-func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint64) {
+// pinned sends 1 MB over a pinned connection, and counts its segments by the spine that they pass, up and down.
+func (l *Lab) pinned(tb testing.TB, taps [2]*testnet.Tap, from, to string, port int) (up, down [2]int) {
 	tb.Helper()
 	src := &net.TCPAddr{IP: l.Addr(from, 0).AsSlice(), Port: port}
 	var ln *net.TCPListener
@@ -278,7 +285,6 @@ func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint
 		c, _ := ln.AcceptTCP() // its error is the dial's, too
 		accepted <- c
 	}()
-	up0, down0 := l.uplinks(tb)
 	var client *net.TCPConn
 	err = l.Enter(from, func() (err error) {
 		d := net.Dialer{Timeout: testnet.Patience, LocalAddr: src}
@@ -297,9 +303,15 @@ func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint
 	if err := send(client, server, 1<<20); err != nil {
 		tb.Fatal(err)
 	}
-	up1, down1 := l.uplinks(tb)
-	for s := range up {
-		up[s], down[s] = up1[s]-up0[s], down1[s]-down0[s]
+	for s, tap := range taps {
+		tap.Each(tb, func(g *testnet.Segment) {
+			switch own := testnet.AddrPort(client.LocalAddr()); {
+			case g.Out && g.From == own:
+				up[s]++
+			case !g.Out && g.To == own:
+				down[s]++
+			}
+		})
 	}
 	request.Drop = true
 	if err := controller.Pin(context.Background(), controllerName, l.enterController, request); err != nil {
