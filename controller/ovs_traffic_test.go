@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 	"weir/law/forward"
 )
@@ -103,17 +108,32 @@ func (r *racks) transfer(tb testing.TB, a *host, src *net.TCPAddr, l *net.TCPLis
 
 const spreadFlows = 3000 // connections that show how a leaf spreads them
 
-// connections opens a thousand connections to a port where nobody listens, and counts the frames of each
-// uplink of the first leaf. Probes of links are among them, a few.
-func (r *racks) connections(tb testing.TB, a, b *host, firstPort int) [2]uint64 {
+// spineTaps opens a tap at each port of the first leaf to a spine.
+func (r *racks) spineTaps(tb testing.TB) (taps []*testnet.Tap) {
 	tb.Helper()
-	var before, got [2]uint64
-	for s := range before {
-		before[s] = r.sent(tb, leafSpine(1, s+1))
+	for s := range r.spines {
+		port := attach.PortRef{Name: leafSpine(1, s+1), Enter: r.fabric.Enter}
+		r.fabric.Must(tb, func() error {
+			link, err := netlink.LinkByName(port.Name)
+			if err == nil {
+				port.Ifindex = link.Attrs().Index
+			}
+			return err
+		})
+		taps = append(taps, testnet.NewTap(tb, port))
 	}
+	return taps
+}
+
+// connections opens this many connections to a port where nobody listens, and counts them by the spine that their SYNs
+// leave the first leaf for. A SYN that was sent again counts once.
+func (r *racks) connections(tb testing.TB, a, b *host, firstPort int) (got []int) {
+	tb.Helper()
+	taps := r.spineTaps(tb)
+	dst := &net.TCPAddr{IP: b.ip, Port: 9000}
 	for i := range spreadFlows {
 		a.ns.Must(tb, func() error {
-			c, err := net.DialTCP("tcp4", &net.TCPAddr{IP: a.ip, Port: firstPort + i}, &net.TCPAddr{IP: b.ip, Port: 9000})
+			c, err := net.DialTCP("tcp4", &net.TCPAddr{IP: a.ip, Port: firstPort + i}, dst)
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				return nil
 			}
@@ -124,18 +144,21 @@ func (r *racks) connections(tb testing.TB, a, b *host, firstPort int) [2]uint64 
 			return err
 		})
 	}
-	testnet.Until(tb, "all frames", func() bool {
-		for s := range got {
-			got[s] = r.sent(tb, leafSpine(1, s+1)) - before[s]
-		}
-		return got[0]+got[1] >= spreadFlows
-	})
+	for _, tap := range taps {
+		seen := map[netip.AddrPort]bool{}
+		tap.Each(tb, func(s *testnet.Segment) {
+			if s.Out && s.To == testnet.AddrPort(dst) && s.Flags&testnet.SYN != 0 {
+				seen[s.From] = true
+			}
+		})
+		got = append(got, len(seen))
+	}
 	return got
 }
 
-// pinnedTransfer sends 1 MB over a pinned connection, and gives how many frames went up and came down by each
-// spine, seen from the sender's leaf; probes of links are among them.
-func (r *racks) pinnedTransfer(tb testing.TB, seed int) (up, down []uint64) {
+// pinnedTransfer sends 1 MB over a pinned connection. It returns how many of its segments went up and came down by each
+// spine, seen from the sender's leaf.
+func (r *racks) pinnedTransfer(tb testing.TB, seed int) (up, down []int) {
 	tb.Helper()
 	a, z := r.hosts[seed%r.perLeaf], r.hosts[r.perLeaf+seed/7%r.perLeaf]
 	var l *net.TCPListener
@@ -143,22 +166,23 @@ func (r *racks) pinnedTransfer(tb testing.TB, seed int) (up, down []uint64) {
 	defer l.Close()
 	src := &net.TCPAddr{IP: a.ip, Port: 20000 + seed%10000}
 	r.pin(tb, src.String(), l.Addr().String())
-	count := func() (u, d []uint64) {
-		for s := 1; s <= r.spines; s++ {
-			u, d = append(u, r.sent(tb, leafSpine(1, s))), append(d, r.sent(tb, spineLeaf(s, 1)))
-		}
-		return u, d
-	}
-	up, down = count()
+	taps := r.spineTaps(tb)
 	r.transfer(tb, a, src, l)
-	u, d := count()
-	for s := range u {
-		up[s], down[s] = u[s]-up[s], d[s]-down[s]
+	up, down = make([]int, len(taps)), make([]int, len(taps))
+	for s, tap := range taps {
+		tap.Each(tb, func(g *testnet.Segment) {
+			switch own := testnet.AddrPort(src); {
+			case g.Out && g.From == own:
+				up[s]++
+			case !g.Out && g.To == own:
+				down[s]++
+			}
+		})
 	}
 	return up, down
 }
 
-// pin has the controller pin a connection and waits until it is.
+// pin has the controller pin a connection and waits until it is, also in the caches of Open vSwitch.
 func (r *racks) pin(tb testing.TB, src, dst string) {
 	tb.Helper()
 	if err := Pin(tb.Context(), "test", r.fabric.Enter, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 60}); err != nil {
@@ -170,4 +194,8 @@ func (r *racks) pin(tb testing.TB, src, dst string) {
 			return strings.Contains(p.Flow, fmt.Sprintf("%s > %s", src, dst)) && len(p.Path) == 3
 		})
 	})
+	// A switch has confirmed its tables, but its cache is updated only in its next round.
+	if out, err := r.env(exec.Command("ovs-appctl", "-t", r.path("vswitchd.ctl"), "revalidator/wait")).CombinedOutput(); err != nil {
+		tb.Fatalf("ovs-appctl revalidator/wait: %v: %s", err, out)
+	}
 }
