@@ -105,8 +105,9 @@ func Check() error { return attach.CheckAll(attach.QueueProbes()) }
 
 // Open makes the parking of a network namespace, or takes over the one that an earlier process with the same owner left
 // there, without losing what waits in it. enter runs a function inside the namespace; nil: the caller is inside, in every
-// later call too. Only one process may have the parking at a time; the caller makes sure of that. Errors: *Foreign,
-// attach.ErrPermission, *attach.MissingFeature, or the kernel's. After an error no new device remains.
+// later call too. The namespace stays alive until Close or Leave. Only one process may have the parking at a time; the
+// caller makes sure of that. Errors: *Foreign, attach.ErrPermission, *attach.MissingFeature, or the kernel's. After an
+// error no new device remains.
 func Open(enter func(f func() error) error, o Options) (*Park, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("park: %w", err)

@@ -72,7 +72,7 @@ static __always_inline int is_tcp(struct __sk_buff *ctx)
 SEC("tcx/egress")
 int park_all(struct __sk_buff *ctx)
 {
-	__u32 zero = 0, length = ctx->len;
+	__u32 zero = 0, length = ctx->len, mark, priority;
 	struct rule *rule = bpf_map_lookup_elem(&rules, &zero);
 	struct seen *seen = bpf_map_lookup_elem(&sights, &zero);
 	__s32 debt = 0;
@@ -99,12 +99,14 @@ int park_all(struct __sk_buff *ctx)
 		ctx->mark = rule->mark;
 	if (rule->priority)
 		ctx->priority = rule->priority;
+	mark = ctx->mark;
+	priority = ctx->priority;
 	if (!seen->first_ns)
 		seen->first_ns = bpf_ktime_get_ns();
 	verdict = park_send(ctx, rule->out, rule->class, rule->cost, &debt);
 	if (verdict == PARK_PASS) {
 		ADD(seen->refused, 1);
-		if (ctx->len != length || ctx->mark != rule->mark || (rule->priority && ctx->priority != rule->priority))
+		if (ctx->len != length || ctx->mark != mark || ctx->priority != priority)
 			ADD(seen->changed, 1);
 		return TCX_NEXT;
 	}
