@@ -3,6 +3,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"weir/datapath/testnet"
 )
@@ -66,29 +67,50 @@ func TestSiege(t *testing.T) {
 	}
 }
 
-// linksOf waits until the honest switches are there, confirmed, with so many links, and none to another one.
+// linksOf waits until the honest switches are there, confirmed, with so many links, and none to another one. How long that takes
+// depends on the processor time that the attackers leave, so the bound is only a guard. Each question costs the laws' time, so
+// it asks twice a second.
 func (r *racks) linksOf(tb testing.TB, honest map[string]bool, links int) {
 	tb.Helper()
-	testnet.Until(tb, "the honest switches and their links", func() bool {
-		s := r.status(tb)
-		if s == nil {
-			return false
+	var s *Status
+	look := time.NewTicker(500 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(5 * testnet.Patience); ; <-look.C {
+		if s = r.status(tb); s != nil && linked(tb, s, honest, links) {
+			return
 		}
-		there, between := 0, 0
-		for _, d := range s.Forward.Switches {
-			if honest[d.ID] && d.Joined {
-				there++
-			}
+		if time.Now().After(end) {
+			break
 		}
-		for _, l := range s.Forward.Links {
-			a, _, _ := strings.Cut(l.A, ":")
-			b, _, _ := strings.Cut(l.B, ":")
-			if honest[a] && honest[b] {
-				between++
-			} else if honest[a] || honest[b] {
-				tb.Fatalf("a forged link: %v", l)
-			}
+	}
+	if s == nil {
+		tb.Fatal("the controller does not answer")
+	}
+	for _, d := range s.Forward.Switches {
+		if honest[d.ID] {
+			tb.Logf("%+v", d)
 		}
-		return there == len(honest) && between == links
-	})
+	}
+	tb.Fatalf("the honest switches should have %d links: %v", links, s.Forward.Links)
+}
+
+// linked reports whether the honest switches are there with so many links. A link of them to another switch is a failure.
+func linked(tb testing.TB, s *Status, honest map[string]bool, links int) bool {
+	tb.Helper()
+	there, between := 0, 0
+	for _, d := range s.Forward.Switches {
+		if honest[d.ID] && d.Joined {
+			there++
+		}
+	}
+	for _, l := range s.Forward.Links {
+		a, _, _ := strings.Cut(l.A, ":")
+		b, _, _ := strings.Cut(l.B, ":")
+		if honest[a] && honest[b] {
+			between++
+		} else if honest[a] || honest[b] {
+			tb.Fatalf("a forged link: %v", l)
+		}
+	}
+	return there == len(honest) && between == links
 }

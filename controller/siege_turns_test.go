@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/law"
@@ -90,6 +91,49 @@ func TestTurns(t *testing.T) {
 	if big.box.bytes > bytesPerSwitch {
 		t.Errorf("%d bytes wait", big.box.bytes)
 	}
+}
+
+// A switch whose event took long, because this process did not run meanwhile, is served again one round after debtMax. A round can
+// take seconds on a machine that is busy with other work, and probes that wait for ten rounds would take links down.
+func TestTurnsDebtLapses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns()
+		in := fabric.PacketIn{Frame: make([]byte, 60)}
+		const others = 50
+		for i := range others {
+			turns.may(&session{id: law.Switch(i)}, in)
+		}
+		quiet := &session{id: 1000}
+		turns.may(quiet, in)
+		for {
+			s, e, _ := turns.next()
+			turns.may(s, in)
+			if s == quiet {
+				turns.spent(s, e, time.Minute)
+				break
+			}
+			turns.spent(s, e, turn)
+		}
+		// Each event of the others uses up a turn, so a round is one event of each of them.
+		wait := func() (rounds int) {
+			for n := 0; ; n++ {
+				s, e, _ := turns.next()
+				turns.may(s, in)
+				if s == quiet {
+					turns.spent(s, e, time.Minute)
+					return n / others
+				}
+				turns.spent(s, e, turn)
+			}
+		}
+		if rounds := wait(); rounds < 8 {
+			t.Errorf("a switch that used ten turns is served after %d rounds of the others", rounds)
+		}
+		time.Sleep(debtMax)
+		if rounds := wait(); rounds > 2 {
+			t.Errorf("a debt that is %v old lasts %d rounds", debtMax, rounds)
+		}
+	})
 }
 
 // Who sends what must not be lost faster than the laws work, waits, and nobody else.

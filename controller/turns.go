@@ -15,6 +15,7 @@ const (
 	freeMax         = 1024                  // packets whose memory is kept for further ones
 	freeBytesMax    = 2048                  // of each of these
 	turn            = 50 * time.Microsecond // of the laws' time, for each switch in turn
+	debtMax         = time.Second           // a switch that used more than its turns is passed over for this time at most
 )
 
 // turns passes the messages of switches to the laws, one switch after the other, each for the same time. So a switch with many or
@@ -38,6 +39,7 @@ type mailbox struct {
 	bytes  int // of probes and frames
 	listed bool
 	credit time.Duration // of the laws' time
+	debtAt time.Time     // when the credit was used up
 }
 
 func newTurns() *turns {
@@ -122,13 +124,22 @@ func (t *turns) next() (*session, law.Event, bool) {
 		from.pop()
 		switch {
 		case b.credit <= 0:
-			b.credit += turn
+			b.refill()
 			t.old.push(s)
 		case from == &t.fresh && t.old.len() > 0:
 			t.old.push(s) // first again only after the others had their turn
 		default:
 			b.listed = false
 		}
+	}
+}
+
+// refill gives a switch without credit its next turn. A debt lapses after debtMax: the cost of an event includes the time for which
+// this process did not run. Then a round of all switches can take seconds, and a debt of ten turns would last ten rounds.
+func (b *mailbox) refill() {
+	b.credit += turn
+	if b.credit <= 0 && time.Since(b.debtAt) >= debtMax {
+		b.credit = turn
 	}
 }
 
@@ -155,7 +166,9 @@ func (t *turns) pop(b *mailbox) (law.Event, bool) {
 // other work of the processor. The laws no longer use the event, so a packet's memory is used again.
 func (t *turns) spent(s *session, e law.Event, d time.Duration) {
 	t.mu.Lock()
-	s.box.credit -= min(d, 10*turn)
+	if s.box.credit -= min(d, 10*turn); s.box.credit <= 0 {
+		s.box.debtAt = time.Now()
+	}
 	if p, is := e.(*fabric.PacketIn); is && len(t.free) < freeMax && cap(p.Frame) <= freeBytesMax {
 		t.free = append(t.free, p)
 	}
