@@ -30,7 +30,7 @@ type Config struct {
 
 	ProbeEvery time.Duration // link discovery, each port
 	LinkAge    time.Duration // a link that no probe crossed for this time is down
-	Settle     time.Duration // a port where no other switch was found for this time may have hosts
+	Settle     time.Duration // a port where no other switch was found for this time may have hosts; one that was part of a link waits for 6 times LinkAge
 	MoveHold   time.Duration // least time between two moves of a host
 	HostIdle   uint16        // seconds; a host that sent nothing for this time is forgotten
 	TakeOver   time.Duration // switches that were found forwarding stay unchanged until their links are found, at most this long

@@ -282,12 +282,22 @@ func (l *Law) tickPorts(d *datapath) {
 		if p.role == fresh && (!l.back(p.was) || !d.settled(d.hears)) {
 			p.since = l.now // the probe of a switch behind it may not have arrived yet
 		}
-		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 {
+		if p.role == fresh && l.now-p.since >= l.settleTime(p) && p.probes >= 3 {
 			l.setRole(p, edge)
 			p.was = 0
 			l.dropFlow(d, fromLink(p.Port).FlowKey)
 		}
 	}
+}
+
+// settleTime returns how long no probe must come in at a port before the port may have hosts. A port that was part of a link
+// waits longer: most likely the same cable is back. Probes can come late if a switch or the controller is busy. If hosts were
+// learnt there first, all later probes would be taken for forged ones, and the link would stay down.
+func (l *Law) settleTime(p *port) time.Duration {
+	if p.was != 0 {
+		return max(l.cfg.Settle, 6*l.cfg.LinkAge)
+	}
+	return l.cfg.Settle
 }
 
 // back reports whether a switch is connected, or was never known.
