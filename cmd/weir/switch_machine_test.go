@@ -60,7 +60,7 @@ const (
 	bpffs   = "/sys/fs/bpf"
 	pinRoot = bpffs + "/weir/switch"
 	pinDir  = pinRoot + "/default"
-	tables  = 11 // pins without a port: 10 tables and the holder
+	tables  = 12 // pins without a port: 11 tables and the holder
 
 	machineBps    = 100e6
 	machineBuffer = 125_000

@@ -104,7 +104,7 @@ func (f *Attachment) replace(next Config) (err error) {
 			return err
 		}
 		for i := range f.ports {
-			p, err := source.loadPort(f.ports[i].id, f.maps)
+			p, err := source.loadPort(f.ports[i].id, f.maps, f.parkMaps(f.ports[i].cookie))
 			if err != nil {
 				return fmt.Errorf("port %s: %w", f.ports[i].Name, err)
 			}

@@ -50,7 +50,7 @@ func (f *Attachment) Release(ctx context.Context) error {
 // Detach detaches the program from every port and stops every timer. Pinned tables stay, so that the next
 // Attach knows the flows.
 func (f *Attachment) Detach() error {
-	if err := errors.Join(f.detachPorts(), f.Leave()); err != nil {
+	if err := errors.Join(f.detachPorts(), f.leaveParks(true), f.Leave()); err != nil {
 		return fmt.Errorf("detach fairq: %w", err)
 	}
 	return nil
@@ -58,7 +58,7 @@ func (f *Attachment) Detach() error {
 
 // Close removes everything: programs, timers, tables, pins. It ignores ports whose device is gone.
 func (f *Attachment) Close() error {
-	if err := errors.Join(f.detachPorts(), f.unpinTables(), f.Leave()); err != nil {
+	if err := errors.Join(f.detachPorts(), f.leaveParks(true), f.unpinTables(), f.Leave()); err != nil {
 		return fmt.Errorf("detach fairq: %w", err)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (f *Attachment) Leave() error {
 		errs = append(errs, f.ports[i].program.Close())
 	}
 	f.ports = nil
-	errs = append(errs, f.control.close())
+	errs = append(errs, f.leaveParks(false), f.control.close())
 	if f.maps != nil {
 		errs = append(errs, f.maps.Close())
 	}
@@ -94,7 +94,7 @@ func (f *Attachment) abandon() error {
 		}
 	}
 	if f.fresh {
-		errs = append(errs, f.unpinTables())
+		errs = append(errs, f.leaveParks(true), f.unpinTables())
 	}
 	return errors.Join(append(errs, f.Leave())...)
 }
@@ -117,6 +117,9 @@ func (f *Attachment) detachPort(p *attachedPort) error {
 			errs = append(errs, p.link.Unpin())
 		}
 		errs = append(errs, p.link.Close())
+	}
+	if at := f.parks[p.cookie]; at != nil {
+		errs = append(errs, at.RemovePort(p.id))
 	}
 	errs = append(errs, p.program.Close(), f.stop(p.id))
 	p.link, p.program = nil, nil

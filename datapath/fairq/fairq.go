@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
+	"weir/datapath/park"
 )
 
 // Gain is how strongly the windows react to the queue (FQ-10).
@@ -103,8 +104,13 @@ type Law struct {
 	Paths     uint16
 	Undivided bool
 	// PipeBytes is the BDP, C*RTT, in bytes. (PipeBytes + TargetBytes) / flows is the equilibrium window, which
-	// EnforcePart grants and EnforceNone calculates: both need 1 byte or more.
+	// EnforcePart grants and EnforceNone calculates: both need 1 byte or more. With Config.Credit, PipeBytes + TargetBytes
+	// is what the port has room for.
 	PipeBytes uint32
+	// RateBps is the port's rate in bit/s, and LineBytes what a frame takes on the line in addition: 24 on Ethernet, 0
+	// behind a token bucket. Config.Credit needs them; without a rate the port has neither promises nor credits.
+	RateBps   uint64
+	LineBytes uint32
 }
 
 // Port is a port and its law.
@@ -154,6 +160,8 @@ type Config struct {
 	// Edge: windows are advertised on some ACKs to an edge (edge.Attach), which applies them to all. Zero:
 	// every ACK is rewritten here.
 	Edge EdgeMode
+	// Credit: promises and credits at the ports that have a RateBps. Not with Edge or Trace.
+	Credit Credit
 	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs a
 	// lock for each ACK. It does not work with Pin, and works for one Attach only: a second one returns an
 	// error.
@@ -176,7 +184,7 @@ const (
 	liveEpochs    = 4  // epochs that a direction is counted for
 	latelySweeps  = 4  // sweeps
 	portNameBytes = 32 // of struct port_config
-	schemaVersion = 6  // layout of the maps; raised whenever one changes
+	schemaVersion = 7  // layout of the maps; raised whenever one changes
 	fairQScopeMax = 4096
 )
 
@@ -197,10 +205,11 @@ type Attachment struct {
 	control *controlPrograms
 	ports   []attachedPort
 	source  *programSource
-	shared  sync.Mutex      // over the control entry and the field control
-	lock    *attach.PinLock // on cfg.Pin; nil without Pin
-	fresh   bool            // no tables existed before
-	watch   atomic.Bool     // counters of flows must run
+	shared  sync.Mutex            // over the control entry and the field control
+	lock    *attach.PinLock       // on cfg.Pin; nil without Pin
+	fresh   bool                  // no tables existed before
+	watch   atomic.Bool           // counters of flows must run
+	parks   map[uint64]*park.Park // by the cookie of their namespaces
 }
 
 // fairQAttached is one port of a FairQ.
@@ -315,6 +324,8 @@ func (c *Config) check(ports []Port) error {
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
 	case c.Trace != nil && c.Pin != "":
 		return errors.New("a law is traced without Pin only: leave Trace or Pin out")
+	case c.Credit != CreditOff && (c.Edge.Interval != 0 || c.Trace != nil):
+		return errors.New("promises and credits do not work with edge mode or a trace: leave one of them out")
 	case c.Lease < 2*HeartbeatInterval:
 		return fmt.Errorf("a lease of %v: at least %v, two heartbeats", c.Lease, 2*HeartbeatInterval)
 	}

@@ -20,7 +20,7 @@ type fairqConnection struct {
 	Seen       uint32
 	Owner      uint16
 	Flags      uint8
-	Zero       uint8
+	Turn       uint8
 	SynNs      uint64
 	Bucket     uint16
 	DataLately [2]uint8
@@ -78,6 +78,10 @@ type fairqEnd struct {
 	UpstreamAt       uint32
 	Upstream         uint16
 	Assumed          uint16
+	Promise          uint32
+	PromiseUntil     uint32
+	WaitsUntil       uint32
+	_                [4]byte
 }
 
 type fairqFlowEnds struct {
@@ -90,6 +94,35 @@ type fairqFlowEnds struct {
 type fairqFlowKey struct {
 	_    structs.HostLayout
 	Word [2]uint64
+}
+
+type fairqParkCounts struct {
+	_         structs.HostLayout
+	Parked    uint64
+	Padded    uint64
+	InDebt    uint64
+	Passed    [6]uint64
+	Returned  uint64
+	Untrimmed uint64
+	Stale     uint64
+	Foreign   uint64
+}
+
+type fairqParkPort struct {
+	_          structs.HostLayout
+	Ifindex    uint32
+	Generation uint16
+	Open       uint16
+}
+
+type fairqParkState struct {
+	_            structs.HostLayout
+	Device       uint64
+	NetnsCookie  uint64
+	InIfindex    uint32
+	OutIfindex   uint32
+	LimitBytes   uint32
+	LimitPackets uint32
 }
 
 type fairqPort struct {
@@ -146,7 +179,7 @@ type fairqPort struct {
 	RttNs         uint32
 	RttBeforeNs   uint32
 	RttSpan       uint32
-	Zero          uint32
+	Pacing        uint32
 	Swept         [2]struct {
 		_            structs.HostLayout
 		Sweep        uint32
@@ -195,7 +228,9 @@ type fairqPortConfig struct {
 	LimitedBuckets uint32
 	Paths          uint16
 	Divisor        uint16
+	Credit         uint32
 	Name           [32]int8
+	_              [4]byte
 }
 
 type fairqPortCounts struct {
@@ -222,6 +257,39 @@ type fairqPortCounts struct {
 	TableFull  uint64
 	Advertised uint64
 	Assumed    uint64
+}
+
+type fairqPortCredit struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Zero   uint32
+	Config struct {
+		_             structs.HostLayout
+		ByteNsQ20     uint64
+		CapacityBytes uint32
+		TargetBytes   uint32
+		FirstBytes    uint32
+		WaitNs        uint32
+		HoldBytes     uint32
+		LineBytes     uint32
+		Mode          uint32
+		Zero          uint32
+	}
+	State struct {
+		_           structs.HostLayout
+		ClockNs     uint64
+		QueueNs     uint64
+		ChargedNs   uint64
+		CorrectedNs int64
+		FactorLess  uint32
+		LongestNs   uint32
+		Promises    uint64
+		Parked      uint64
+		Full        uint64
+	}
 }
 
 type fairqPortGroups struct {
@@ -278,9 +346,13 @@ const (
 	fairqMapConfigs          = "configs"
 	fairqMapControls         = "controls"
 	fairqMapCounts           = "counts"
+	fairqMapCredits          = "credits"
 	fairqMapDrafts           = "drafts"
 	fairqMapFlows            = "flows"
 	fairqMapGroups           = "groups"
+	fairqMapParkPorts        = "park_ports"
+	fairqMapParkStats        = "park_stats"
+	fairqMapParking          = "parking"
 	fairqMapPending          = "pending"
 	fairqMapPorts            = "ports"
 	fairqMapScope            = "scope"
@@ -289,6 +361,7 @@ const (
 	fairqProgWeirFairq       = "weir_fairq"
 	fairqProgWeirFairqArm    = "weir_fairq_arm"
 	fairqProgWeirFairqClear  = "weir_fairq_clear"
+	fairqProgWeirFairqCredit = "weir_fairq_credit"
 	fairqProgWeirFairqDisarm = "weir_fairq_disarm"
 	fairqProgWeirFairqSweep  = "weir_fairq_sweep"
 	fairqVarCount            = "count"
@@ -349,6 +422,7 @@ type fairqProgramSpecs struct {
 	WeirFairq       *ebpf.ProgramSpec `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.ProgramSpec `ebpf:"weir_fairq_arm"`
 	WeirFairqClear  *ebpf.ProgramSpec `ebpf:"weir_fairq_clear"`
+	WeirFairqCredit *ebpf.ProgramSpec `ebpf:"weir_fairq_credit"`
 	WeirFairqDisarm *ebpf.ProgramSpec `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.ProgramSpec `ebpf:"weir_fairq_sweep"`
 }
@@ -360,9 +434,13 @@ type fairqMapSpecs struct {
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	Credits       *ebpf.MapSpec `ebpf:"credits"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
+	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
+	ParkStats     *ebpf.MapSpec `ebpf:"park_stats"`
+	Parking       *ebpf.MapSpec `ebpf:"parking"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
@@ -410,9 +488,13 @@ type fairqMaps struct {
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
+	Credits       *ebpf.Map `ebpf:"credits"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Groups        *ebpf.Map `ebpf:"groups"`
+	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
+	ParkStats     *ebpf.Map `ebpf:"park_stats"`
+	Parking       *ebpf.Map `ebpf:"parking"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
 	Scope         *ebpf.Map `ebpf:"scope"`
@@ -425,9 +507,13 @@ func (m *fairqMaps) Close() error {
 		m.Configs,
 		m.Controls,
 		m.Counts,
+		m.Credits,
 		m.Drafts,
 		m.Flows,
 		m.Groups,
+		m.ParkPorts,
+		m.ParkStats,
+		m.Parking,
 		m.Pending,
 		m.Ports,
 		m.Scope,
@@ -460,6 +546,7 @@ type fairqPrograms struct {
 	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
 	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
+	WeirFairqCredit *ebpf.Program `ebpf:"weir_fairq_credit"`
 	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
@@ -469,6 +556,7 @@ func (p *fairqPrograms) Close() error {
 		p.WeirFairq,
 		p.WeirFairqArm,
 		p.WeirFairqClear,
+		p.WeirFairqCredit,
 		p.WeirFairqDisarm,
 		p.WeirFairqSweep,
 	)

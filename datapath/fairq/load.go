@@ -66,8 +66,13 @@ func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
 		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
-		fairqMapGroups: &m.Groups, fairqMapSignedSources: &m.SignedSources,
+		fairqMapGroups: &m.Groups, fairqMapSignedSources: &m.SignedSources, fairqMapCredits: &m.Credits,
 	}
+}
+
+// parking returns where the maps of a parking are that parks nothing. They are not pinned.
+func (m *fairqMaps) parking() map[string]**ebpf.Map {
+	return map[string]**ebpf.Map{fairqMapParking: &m.Parking, fairqMapParkPorts: &m.ParkPorts, fairqMapParkStats: &m.ParkStats}
 }
 
 // shared returns the same maps, for a program that uses them.
@@ -99,6 +104,14 @@ func (s *programSource) openMaps() (*fairqMaps, error) {
 			if errors.Is(err, ebpf.ErrMapIncompatible) {
 				return nil, fmt.Errorf("map %s: %w", name, errors.Join(&attach.OtherSchema{Dir: s.cfg.Pin, Want: schemaVersion}, err))
 			}
+			return nil, fmt.Errorf("map %s: %w", name, err)
+		}
+		*at = m
+	}
+	for name, at := range open.parking() {
+		m, err := ebpf.NewMap(s.spec.Maps[name])
+		if err != nil {
+			_ = open.Close()
 			return nil, fmt.Errorf("map %s: %w", name, err)
 		}
 		*at = m
@@ -172,15 +185,15 @@ func ignoreMissing(err error) error {
 // load loads all programs, for port 0, with the maps given.
 func (s *programSource) load(maps *fairqMaps) (*fairqPrograms, error) {
 	programs := &fairqPrograms{}
-	return programs, s.loadInto(programs, 0, maps)
+	return programs, s.loadInto(programs, 0, maps, nil)
 }
 
 // loadPort loads the program of one port.
-func (s *programSource) loadPort(id uint32, maps *fairqMaps) (*ebpf.Program, error) {
+func (s *programSource) loadPort(id uint32, maps *fairqMaps, parking map[string]*ebpf.Map) (*ebpf.Program, error) {
 	var one struct {
 		WeirFairq *ebpf.Program `ebpf:"weir_fairq"`
 	}
-	err := s.loadInto(&one, id, maps)
+	err := s.loadInto(&one, id, maps, parking)
 	return one.WeirFairq, err
 }
 
@@ -194,7 +207,7 @@ type controlPrograms struct {
 
 func (s *programSource) loadControl(maps *fairqMaps) (*controlPrograms, error) {
 	programs := &controlPrograms{}
-	if err := s.loadInto(programs, 0, maps); err != nil {
+	if err := s.loadInto(programs, 0, maps, nil); err != nil {
 		return nil, err
 	}
 	return programs, nil
@@ -207,7 +220,8 @@ func (p *controlPrograms) close() error {
 	return errors.Join(p.Arm.Close(), p.Disarm.Close(), p.Clear.Close(), p.Sweep.Close())
 }
 
-func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps) error {
+// loadInto loads programs for a port. parking: the maps of its parking; nil: none.
+func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps, parking map[string]*ebpf.Map) error {
 	spec := s.spec.Copy()
 	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
 		return fmt.Errorf("set port id: %w", err)
@@ -222,6 +236,10 @@ func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps) err
 	if err := attach.SetDigestKey(spec, seed); err != nil {
 		return err
 	}
+	if s.cfg.credits() {
+		spec.Programs[switchProgram] = spec.Programs[creditProgram].Copy()
+		spec.Programs[switchProgram].Name = switchProgram
+	}
 	if s.cfg.Observe {
 		spec.Programs[switchProgram].Name = observeProgram
 	}
@@ -229,6 +247,12 @@ func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps) err
 	if s.cfg.Trace != nil {
 		maps.Copy(shared, s.cfg.Trace.Maps())
 	}
+	for name, at := range tables.parking() {
+		if *at != nil {
+			shared[name] = *at
+		}
+	}
+	maps.Copy(shared, parking)
 	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: shared}); err != nil {
 		return fmt.Errorf("load program weir_fairq: %w", err)
 	}

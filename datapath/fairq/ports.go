@@ -197,11 +197,14 @@ func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 		}
 		pinned.Used[p.id] = true
 	}
+	if err := f.openPark(&p.Port, cookie); err != nil {
+		return err
+	}
 	if err := f.configure(&p, of); err != nil {
 		return err
 	}
 	err = f.withHeartbeats(func() (err error) {
-		p.program, err = f.source.loadPort(p.id, f.maps)
+		p.program, err = f.source.loadPort(p.id, f.maps, f.parkMaps(cookie))
 		return err
 	})
 	if err != nil {
@@ -356,7 +359,7 @@ func (f *Attachment) configure(p *attachedPort, of int) error {
 	if err := f.maps.Configs.Put(p.id, c); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}
-	return nil
+	return f.setCredit(p)
 }
 
 func (f *Attachment) portConfig(p *Port, cookie uint64, of int) *fairqPortConfig {
@@ -384,6 +387,7 @@ func (f *Attachment) portConfig(p *Port, cookie uint64, of int) *fairqPortConfig
 	if l.Undivided {
 		c.Divisor = 1
 	}
+	c.Credit = f.creditConfig(l).Config.Mode
 	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
 	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())
 	c.Law.FloorBytes, c.Law.CapBytes = l.FloorBytes, l.CapBytes

@@ -39,6 +39,23 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 			}
 		}
 	}
+	for _, credit := range []Credit{CreditPromises, CreditPaces} {
+		c := Config{Credit: credit}.withDefaults()
+		s, err := newSource(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.openMaps()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bpftest.CheckVerifiedBelow(t, fmt.Sprintf("fairq, credit %d", credit), p.WeirFairq, 65_000) // with the parking, and a law of its own
+		_, _ = p.Close(), m.Close()
+	}
 	for _, count := range []Count{CountActive, CountHandshake} {
 		c := Config{Count: count, Edge: EdgeMode{Interval: 10 * time.Millisecond}}.withDefaults()
 		s, err := newSource(&c)

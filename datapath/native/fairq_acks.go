@@ -31,6 +31,8 @@ type Ack struct {
 	GSO       uint16 // largest segment seen from the data's sender, bytes; 0: unknown
 	Gone      uint8  // 1: user space has gone, and flows are released
 	_         [3]uint8
+	Promise   uint32 // End.Promise of the data's sender
+	_         uint32
 }
 
 // Field is the answer to an Ack.
@@ -79,5 +81,6 @@ func (s *Switch) Advertise(id int, now EdgeTime, flagged, mayLeave bool, a *Ack,
 // Ack has the layout of struct native_ack.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Ack{})-C.sizeof_struct_native_ack]
+	_ = [1]struct{}{}[unsafe.Offsetof(Ack{}.Promise)-unsafe.Offsetof(C.struct_native_ack{}.promise)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Ack{}.Apart)-unsafe.Offsetof(C.struct_native_ack{}.apart)]
 )

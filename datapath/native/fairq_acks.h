@@ -20,6 +20,8 @@ struct native_ack {
 	weir_u16 gso;
 	weir_u8 gone; // 1: user space has gone
 	weir_u8 zero[3];
+	weir_u32 promise; // of the data's sender, bytes; 0: none
+	weir_u32 more;
 };
 
 #define NATIVE_GOVERNED (1ull << 32)
@@ -39,6 +41,7 @@ static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, c
 		return;
 	opens = w->count == COUNT_OPENING && ask->syn && !ask->apart && port_limits_opening(config, port, !ask->gone);
 	grant_of(config, port, ask->bucket, opens, grant_divisor(config, !ask->apart), now_ns, granted);
+	grant_promised(port, ask->bucket, ask->promise, granted);
 }
 
 static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct native_ack *ask,

@@ -62,11 +62,13 @@ type End struct {
 	_                uint16
 	Announced        uint8 // with EndUnified: the scale shift that the other end uses instead of Shift
 	_                uint8
-	EdgeAdvertised   uint32 // edge mode: the window last advertised to the edge, bytes; 0: none
-	EdgeAdvertisedAt uint32 // when, on the edge's clock
-	UpstreamAt       uint32 // when a switch before this one advertised
-	Upstream         uint16 // the field that it advertised; 0: none
-	Assumed          uint16 // id + 1 of the port that its data would leave by here; 0: unknown
+	EdgeAdvertised   uint32    // edge mode: the window last advertised to the edge, bytes; 0: none
+	EdgeAdvertisedAt uint32    // when, on the edge's clock
+	UpstreamAt       uint32    // when a switch before this one advertised
+	Upstream         uint16    // the field that it advertised; 0: none
+	Assumed          uint16    // id + 1 of the port that its data would leave by here; 0: unknown
+	Promise          uint32    // bytes that it may send before it counts; 0: none
+	_                [2]uint32 // in the kernel only
 }
 
 // PortConfig is struct port_config of core/fairq/switch.h, without the fields that decide nothing here.
@@ -79,6 +81,7 @@ type PortConfig struct {
 	PipeBytes      uint32 // C * RTT
 	Mode           uint32 // 0: all flows are limited; 1: LimitedBuckets of 65536 buckets; 2: none
 	LimitedBuckets uint32
+	Credit         CreditMode
 	Divisor        uint16 // divides the window of ACKs whose data takes another of the port's equal paths; 0, 1: no division
 }
 
@@ -111,7 +114,8 @@ type Port struct {
 	_             uint64
 	Mode          uint32
 	Easing        uint32
-	_             [4]uint32
+	_             [3]uint32
+	Pacing        uint32 // 1: windows are one segment, and ACKs need credits
 	_             [2]struct{ _ [5]uint32 }
 
 	here uint64 // struct native_port
@@ -163,6 +167,7 @@ func (s *Switch) SetConfig(id int, config *PortConfig) {
 		law: config.Law.c(), epoch_ns: C.ulonglong(config.EpochNs), idle_ns: C.ulonglong(config.IdleNs),
 		mss_unknown: C.weir_u32(config.MSSUnknown), releasing: C.weir_u32(config.Releasing), pipe_bytes: C.weir_u32(config.PipeBytes),
 		mode: C.weir_u32(config.Mode), limited_buckets: C.weir_u32(config.LimitedBuckets), divisor: C.weir_u16(config.Divisor),
+		credit: C.weir_u32(config.Credit),
 	}
 }
 

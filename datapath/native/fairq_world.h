@@ -10,6 +10,7 @@
 struct weir_world;
 struct port;
 WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
+#include "../core/fairq/credit.h"
 #include "../core/fairq/edge.h"
 #include "../core/fairq/groups.h"
 #include "../core/fairq/release.h"
@@ -23,6 +24,8 @@ struct native_port {
 struct native_entry {
 	struct native_port at;
 	struct port_config config;
+	struct credit_config credit;
+	struct credit_state credits;
 	weir_u32 id;
 	weir_u8 count; // enum count_mode
 };

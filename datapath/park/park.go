@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -250,7 +251,12 @@ func (p *Park) removePort(id uint32) error {
 	if p.classes[id] == 0 {
 		return nil
 	}
-	return p.setClass(id, rateMax)
+	err = p.setClass(id, rateMax)
+	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) { // somebody removed the device: nothing waits
+		delete(p.classes, id)
+		return nil
+	}
+	return err
 }
 
 // Restore repairs the parking after somebody has removed or changed its devices: with the same ports, classes and maps, so

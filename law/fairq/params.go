@@ -27,6 +27,8 @@ type Params struct {
 	Paths          int          `json:"paths" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths (ECMP): flows whose data passes another switch than their acknowledgements are limited to a port's window divided by it; 1: they are not limited"`
 	Undivided      bool         `json:"undivided" jsonschema_description:"paths above 1: limit to the whole window instead"`
 	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow's window is advertised once in this interval, and at once when it has changed by more than an eighth"`
+	Promises       bool         `json:"promises,omitempty" jsonschema_description:"SYN-ACKs and requests grant a first flight that the port has room for"`
+	Credits        bool         `json:"credits,omitempty" jsonschema_description:"promises; and when one segment of each flow exceeds the port's capacity, ACKs wait until the port has drained what was released before"`
 	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows to target / flows, and there is no slow start"`
 }
 
@@ -80,6 +82,8 @@ func (p *Params) Check(topo *law.Topology, world Limits) error {
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
 		// The mean over 32 samples lags so much that this gain keeps overshooting.
 		return fmt.Errorf("fairswitch with gain: code oscillates with more than %d samples an update: choose gain: paper", mostFairSwitch)
+	case p.Edge && (p.Promises || p.Credits):
+		return errors.New("edge mode works without promises and credits only: an edge writes the windows later")
 	case p.Edge && p.Scale != "learn":
 		return fmt.Errorf("edge mode with scale: %s: shim uses the reserved bit that flags ACKs in edge mode, and unify converts the window of every ACK: choose scale: learn", p.Scale)
 	case p.Edge && (p.EdgeInterval < leastEdge || p.EdgeInterval > mostEdge):
@@ -114,6 +118,7 @@ func (p *Params) checkPort(rtt law.Duration, rate law.Rate, buffer law.Bytes, mo
 type Port struct {
 	Target, Buffer uint32 // of the queue, bytes
 	Floor, Cap     uint32 // of a flow's window, bytes; 0: none
+	Pipe           uint32 // BDP, bytes
 	Tick, Period   time.Duration
 	Active         time.Duration // how long a flow stays active after it last sent
 }
@@ -124,12 +129,14 @@ type Port struct {
 func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 	target := max(1, uint32(float64(buffer)*p.TargetFraction))
 	drain := time.Duration(float64(target) * 8 / float64(rate) * float64(time.Second))
+	pipe := min(float64(rate)/8*rtt.Std().Seconds(), mostWindow)
 	f := Port{
+		Pipe:   uint32(pipe),
 		Target: target, Buffer: uint32(buffer), Floor: uint32(p.MinWindow), Cap: uint32(p.MaxWindow),
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates), Active: max(4*(rtt.Std()+drain), leastActive),
 	}
 	if f.Cap == 0 {
-		f.Cap = uint32(min(float64(rate)/8*rtt.Std().Seconds()+float64(target), mostWindow))
+		f.Cap = uint32(min(pipe+float64(target), mostWindow))
 	}
 	return f
 }

@@ -47,7 +47,8 @@ func putFairQ(n *network.Network, r *experiment.Run, name string) (Attached, err
 		sw := newFairQSwitch(n.Queue, len(ports), &params)
 		for _, p := range ports {
 			at := params.At(r.Config.RTT, p.Rate, p.Buffer.Bytes())
-			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(activeEpochs-1))
+			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(activeEpochs-1), at.Pipe)
+			q.credit(n, at, sw.credit)
 			add(p, q)
 			work[p] = q
 		}
@@ -122,6 +123,9 @@ func (w fairQPorts) Tally() law.Tally {
 func (w fairQPorts) Close() {
 	for _, q := range w {
 		q.sw.queue.Stop(&q.timer)
+		if q.credits != nil {
+			q.sw.queue.Stop(&q.credits.leave)
+		}
 		q.sw.queue.Stop(&q.sw.sweep)
 		q.sw.state.Close()
 	}

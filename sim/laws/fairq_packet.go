@@ -23,30 +23,40 @@ func (q *fairQPort) Packet(_ *network.Port, pk *network.Packet, now event.Time) 
 		q.takeTimersPlace(now)
 	}
 	if pk.Proto() == network.TCP {
-		q.segment(pk, now)
+		return q.segment(pk, now)
 	}
+	q.uncredited(pk, now)
 	return network.Pass
 }
 
-func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
+func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict {
 	acknowledges := pk.Flags()&(network.ACK|network.RST) == network.ACK
+	half := q.sw.flows
 	c := q.connection(pk, now)
+	if c == nil || pk.Payload() == 0 {
+		q.uncredited(pk, now)
+	}
 	if c == nil {
 		if acknowledges {
 			q.unknown++
 		}
-		return
+		return network.Pass
 	}
 	c.seen = q.sw.sweeps
+	begins, opens := false, uint8(0)
 	if pk.Payload() > 0 && c.owner != nil { // a connection outside the table counts as no flow
-		q.data(c, pk, now)
+		begins = q.data(c, pk, now)
 	}
 	if pk.Flags()&(network.FIN|network.RST) != 0 {
 		q.sw.ending(c, pk, now)
 	}
-	if acknowledges {
-		q.acknowledgement(c, pk, now)
+	if !acknowledges {
+		return network.Pass
 	}
+	if q.sw.credit != 0 {
+		opens = q.sw.turns[c.slot].opens(side(pk), pk, begins, q.sw.flows > half)
+	}
+	return q.acknowledgement(c, pk, opens, now)
 }
 
 // side returns who sent the packet: 0 for the dialler, 1 for the acceptor.
@@ -187,7 +197,8 @@ func behind(pk *network.Packet) uint32 {
 }
 
 // data processes data that leaves by this port. Its direction counts here, and this port's window governs it.
-func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) {
+// It reports whether it begins a turn (fairq_credit.go).
+func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool {
 	e := &c.ends[side(pk)]
 	q.state.DataSeen = 1
 	e.Port = q.id
@@ -195,6 +206,14 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) {
 	if !e.InSlot(q.state) && q.sw.state.Sends(e, int(q.id)-1, behind(pk), uint64(now)) {
 		q.start(now)
 	}
+	if q.sw.credit == 0 {
+		return false
+	}
+	if e.Promise != 0 && q.credits != nil {
+		q.sw.state.CreditUsed(int(q.id)-1, e.Promise, uint32(pk.Payload()))
+		e.Promise = 0
+	}
+	return q.sw.turns[c.slot].took(side(pk), pk)
 }
 
 // ending processes a FIN or RST.
@@ -210,14 +229,23 @@ func (s *fairQSwitch) ending(c *connection, pk *network.Packet, now event.Time) 
 
 // acknowledgement limits an ACK to the window of its data's port. If that port is unknown, it uses a part of the window
 // of the port's twin here.
-func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event.Time) {
+func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, opens uint8, now event.Time) network.Verdict {
+	if at := q.sw.at(c.ends[1-side(pk)].Port); at != nil && at.credits != nil {
+		return q.credited(c, pk, at, opens, now)
+	}
+	q.limit(c, pk, now)
+	return network.Pass
+}
+
+// limit writes the window of an acknowledgement.
+func (q *fairQPort) limit(c *connection, pk *network.Packet, now event.Time) {
 	from := side(pk)
 	e, sender := &c.ends[from], &c.ends[1-from]
 	at, apart := q.sw.at(sender.Port), uint64(0)
 	if at == nil {
 		at, apart = q.sw.at(sender.Assumed), 1
 	}
-	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 {
+	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 || at.limitOf(sender) != 0 {
 		q.ask(c, pk, at, uint8(apart), now)
 		return
 	}
@@ -226,7 +254,7 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Announced)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
 	if k := &at.known; k.asked != asked || k.grantQ8 != at.state.GrantQ8 {
 		k.asked, k.grantQ8 = asked, at.state.GrantQ8
-		a := q.question(e, pk, at, uint8(apart))
+		a := q.question(e, pk, at, uint8(apart), 0)
 		k.answer = q.sw.state.Window(int(at.id)-1, uint64(now), &a, &c.edges[from])
 	}
 	q.write(pk, at.known.answer)
@@ -240,7 +268,7 @@ type known struct {
 
 // question builds core's question about an ACK that the end e sends. at is the port that limits the ACK, or nil if it
 // is unknown.
-func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8) native.Ack {
+func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8, promise uint32) native.Ack {
 	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Announced: e.Announced, Shrink: q.sw.shrink, Apart: apart}
 	if e.Flags&native.EndUnified != 0 {
 		a.Unified = 1
@@ -248,6 +276,7 @@ func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, a
 	if at != nil {
 		a.GrantQ8 = at.state.GrantQ8
 	}
+	a.Promise = promise
 	if pk.Flags()&network.SYN != 0 {
 		a.SYN = 1
 	}
@@ -257,7 +286,7 @@ func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, a
 // ask asks core about an ACK, and does not keep the answer.
 func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart uint8, now event.Time) {
 	from := side(pk)
-	a := q.question(&c.ends[from], pk, at, apart)
+	a := q.question(&c.ends[from], pk, at, apart, at.limitOf(&c.ends[1-from]))
 	id := -1
 	switch {
 	case q.sw.edge && a.SYN == 0:

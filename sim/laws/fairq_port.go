@@ -32,7 +32,8 @@ type fairQPort struct {
 	tick  event.Time
 	rest  event.Time // rest of the timer while the queue is empty
 
-	known known
+	known   known
+	credits *credits // nil: no promises and no credits
 
 	resting bool // the timer rests
 	timer   event.Event
@@ -47,13 +48,13 @@ type fairQPort struct {
 }
 
 // newFairQPort puts the law on the next port of a switch. epoch is in ns; a direction counts for 3 to 4 epochs.
-func newFairQPort(sw *fairQSwitch, p *network.Port, c native.FairQConfig, epoch event.Time) *fairQPort {
+func newFairQPort(sw *fairQSwitch, p *network.Port, c native.FairQConfig, epoch event.Time, pipe uint32) *fairQPort {
 	q := &fairQPort{
 		sw: sw, port: p, id: uint16(len(sw.ports) + 1),
 		tick: event.Time(c.TickNs), rest: max(event.Time(c.TickNs), min(event.Time(c.PeriodNs), mostRest)),
 	}
 	q.state = sw.state.Configure(len(sw.ports), native.PortConfig{
-		Law: c, EpochNs: uint64(epoch), IdleNs: uint64(sw.idle), MSSUnknown: mostMSS, Divisor: sw.divisor,
+		Law: c, EpochNs: uint64(epoch), IdleNs: uint64(sw.idle), MSSUnknown: mostMSS, Divisor: sw.divisor, Credit: sw.credit, PipeBytes: pipe,
 	}, uint64(sw.queue.Now()))
 	if c.Variant != native.VariantAlg1 { // its mean is of samples T apart
 		q.rest = q.tick

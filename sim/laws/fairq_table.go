@@ -58,15 +58,17 @@ type fairQSwitch struct {
 	unify      bool
 	unifyShift uint8
 	shrink     native.Shrink
-	paths      int        // number of equal paths
-	divisor    uint16     // divisor of the window for ACKs whose data takes another switch
-	edge       bool       // windows are advertised to an edge
+	paths      int    // number of equal paths
+	divisor    uint16 // divisor of the window for ACKs whose data takes another switch
+	edge       bool   // windows are advertised to an edge
+	credit     native.CreditMode
 	asksEach   bool       // core sees every ACK: its answer depends on more than the port's window
 	idle       event.Time // count: handshake: a port without data for this long has no flows
 
 	index   []int32 // slot by Packet.Conn; 0: none
 	table   []connection
 	lefts   [][2]left // edge mode: by place in the table
+	turns   []turns   // promises and credits: by place in the table
 	free    int32
 	pending int
 	flows   int
@@ -81,7 +83,7 @@ func newFairQSwitch(q *event.Queue, ports int, p *fairq.Params) *fairQSwitch {
 	s := &fairQSwitch{
 		queue: q, handshake: p.Count == "handshake", opens: p.Count == "opening", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
 		idle: event.Time(p.Idle), table: make([]connection, 1), forget: forgetSweeps,
-		paths: p.Paths, divisor: 1, edge: p.Edge,
+		paths: p.Paths, divisor: 1, edge: p.Edge, credit: creditMode(p),
 		mostFlows: tableFlows, mostPending: tablePending, share: max(tableFlows/8, tableFlows/ports),
 	}
 	count, edge := native.CountActive, native.EdgeConfig{}
@@ -142,6 +144,10 @@ func (s *fairQSwitch) begin(index int32, now event.Time) *connection {
 	if s.edge {
 		s.lefts = append(s.lefts, make([][2]left, len(s.table)-len(s.lefts))...)
 		s.lefts[slot] = [2]left{}
+	}
+	if s.credit != 0 {
+		s.turns = append(s.turns, make([]turns, len(s.table)-len(s.turns))...)
+		s.turns[slot] = turns{}
 	}
 	c := &s.table[slot]
 	s.free = c.after

@@ -112,6 +112,12 @@ func programsConfig(p *fairqlaw.Params) (kernel.Config, error) {
 	if scale == kernel.ScaleUnify {
 		c.UnifyShift = uint8(p.UnifyShift)
 	}
+	switch {
+	case p.Credits:
+		c.Credit = kernel.CreditPaces
+	case p.Promises:
+		c.Credit = kernel.CreditPromises
+	}
 	if p.Edge {
 		c.Edge = kernel.EdgeMode{Interval: p.EdgeInterval.Std(), Change: fairqlaw.EdgeChange, Lease: fairqlaw.EdgeLease.Std()}
 	}

@@ -40,6 +40,9 @@ func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: uint32(min(max(site.MTU, 576), 65535)), Tick: at.Tick, Period: at.Period,
 		FloorBytes: at.Floor, CapBytes: at.Cap, Gain: gain, Active: at.Active, Idle: min(p.Idle.Std(), kernel.MaxActive),
 	}
+	if p.Promises || p.Credits {
+		l.PipeBytes, l.RateBps = max(1, at.Pipe), uint64(site.Rate)
+	}
 	if p.Paths > 1 {
 		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided
 	}

@@ -23,6 +23,7 @@
 #include "slots.h"
 #include "unify.h"
 #include "../lib/rewrite.h"
+#include "../../core/fairq/credit.h"
 #include "../../core/fairq/groups.h"
 
 struct ack {
@@ -58,7 +59,8 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	};
 }
 
-static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets)
+static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets,
+					   const int credit)
 {
 	int live = 0, opens = 0;
 	__u64 now = 0;
@@ -70,6 +72,8 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 	}
 	asked_begins(&a->asked, a->id, a->port);
 	grant_of(a->config, a->port, c->bucket, opens, grant_divisor(a->config, a->sender->port != 0), now, &a->granted);
+	if (credit)
+		grant_promised(a->port, c->bucket, credit_limit(a->port, a->sender), &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }
@@ -136,9 +140,9 @@ static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct 
 }
 
 // Limits the window of an acknowledgement. Returns the field that it leaves with. watched: count it for observers. edge:
-// it may advertise; a constant, so that the program has no code of edge mode in full mode.
+// it may advertise; a constant, so that the program has no code of edge mode in full mode. credit: promises limit it, too.
 static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
-				  __u64 packets, int watched, const int edge)
+				  __u64 packets, int watched, const int edge, const int credit)
 {
 	struct acks *acks = &c->acks[s->side & 1];
 	__u8 bits = s->reserved;
@@ -153,7 +157,7 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	}
 	field = limited = a.window.field;
 	if (a.port && a.config) {
-		ack_is_granted(&a, s, c, packets);
+		ack_is_granted(&a, s, c, packets, credit);
 		if (a.granted.window_q8 || a.granted.would_q8)
 			field = ack_is_limited(&a, acks, stats, packets, &limited);
 	}
@@ -170,7 +174,14 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 __noinline int on_ack_apart(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
 			    __u64 packets)
 {
-	return s && c && stats ? on_ack(ctx, s, c, stats, packets, is_watched(), edge_interval != 0) : 0;
+	return s && c && stats ? on_ack(ctx, s, c, stats, packets, is_watched(), edge_interval != 0, 0) : 0;
+}
+
+// Calls on_ack with promises and credits, also with a stack of its own.
+__noinline int on_ack_credit(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
+			     __u64 packets)
+{
+	return s && c && stats ? on_ack(ctx, s, c, stats, packets, is_watched(), 0, 1) : 0;
 }
 
 #endif

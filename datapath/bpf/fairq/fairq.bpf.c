@@ -18,6 +18,7 @@
 #include "canary.h"
 #include "connection.h"
 #include "control.h"
+#include "credit.h"
 #include "data.h"
 #include "edge_mode.h"
 #include "flows.h"
@@ -93,7 +94,8 @@ static __always_inline int on_no_connection(struct __sk_buff *ctx, struct segmen
 	return TCX_NEXT;
 }
 
-static __always_inline int fairq_packet(struct __sk_buff *ctx)
+// credit: promises and credits (credit.h); a constant, so that the program without them has no code of them.
+static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 {
 	__u32 id = port_id;
 	struct port *port = bpf_map_lookup_elem(&ports, &id);
@@ -105,9 +107,11 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	struct connection *c;
 	enum segment_kind kind;
 	__u16 field;
-	int table = TABLE_NONE, left;
+	int table = TABLE_NONE, left, parks = 0;
 
 	if (!port || !stats || !control)
+		return TCX_NEXT;
+	if (credit && park_is_return(ctx)) // it was handled before it waited
 		return TCX_NEXT;
 	stats->seen += packets;
 	if (port->device != (__u64)skb->dev)
@@ -115,10 +119,14 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	take_timers_place(port, stats->seen, packets);
 	kind = segment_read(ctx, &s);
 	if (kind != SEGMENT_TCP) {
+		if (credit)
+			credit_uncredited(ctx);
 		count_not_tcp(&stats->not_tcp, kind, packets);
 		return TCX_NEXT;
 	}
 	c = connection_of(ctx, &s, &table);
+	if (credit && (!c || !s.payload))
+		credit_uncredited(ctx);
 	if (!c)
 		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);
 	if (c->seen != control->sweep) {
@@ -148,20 +156,29 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	}
 	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
 		handshake_ends(c);
+	if (credit)
+		parks = credit_ack(ctx, &s, c, table);
 	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;
 	if (left >= 0)
 		field = left;
-	else if (edge_interval || LAW_TRACED)
-		field = on_ack_apart(ctx, &s, c, stats, packets);
+	else if (edge_interval || LAW_TRACED || credit)
+		field = credit ? on_ack_credit(ctx, &s, c, stats, packets) : on_ack_apart(ctx, &s, c, stats, packets);
 	else
-		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0);
+		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0, 0);
 	if (!(c->end[s.side & 1].flags & END_SCALE))
 		adopt_ack(&c->end[s.side & 1], &s, field);
-	return TCX_NEXT;
+	return credit && parks ? credit_parks(ctx, parks) : TCX_NEXT;
 }
 
 SEC("tcx/egress")
 int weir_fairq(struct __sk_buff *ctx)
 {
-	return fairq_packet(ctx);
+	return fairq_packet(ctx, 0);
+}
+
+// The same with promises and credits. User space attaches one of the two.
+SEC("tcx/egress")
+int weir_fairq_credit(struct __sk_buff *ctx)
+{
+	return fairq_packet(ctx, 1);
 }

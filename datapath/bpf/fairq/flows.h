@@ -66,7 +66,7 @@ struct connection {
 	__u32 seen;  // the sweep in which it was last seen
 	__u16 owner; // id + 1 of the port whose share it counts in; 0: not in the table
 	__u8 flags;  // enum connection_flags
-	__u8 zero;
+	__u8 turn;  // promises and credits: whose turn it is to send data (credit.h)
 	__u64 syn_ns; // when its SYN passed; 0: it was sent again, or the handshake is over
 	__u16 bucket; // its bucket, 0 .. 65535: decides its group
 	__u8 data_lately[2]; // by the end that sent it: LATELY when new data left, 1 less with each sweep

@@ -76,6 +76,16 @@ WEIR_INLINE void grant_of(const struct port_config *config, const struct port *p
 	}
 }
 
+// Limits an ACK to the promise of the data's sender instead, in bytes (credit.h).
+WEIR_INLINE void grant_promised(const struct port *port, weir_u32 bucket, weir_u32 promise, struct granted *granted)
+{
+	if (!promise || !bucket_is_limited(port, bucket))
+		return;
+	granted->window_q8 = (weir_u64)promise << 8;
+	granted->would_q8 = 0;
+	granted->opens = 0;
+}
+
 // Reports whether an ACK may advertise its grant to the edge (edge.h). ACKs of an unlimited flow pass unchanged, also
 // with the window that another switch advertised. port: 0 if the port of the data is not known.
 WEIR_INLINE int grant_advertises(const struct port *port, weir_u32 bucket, const struct granted *granted)

@@ -96,6 +96,9 @@ struct end {
 	weir_u32 upstream_at;    // when a switch before this one advertised, units of the edge's clock
 	weir_u16 upstream;       // the field that it advertised; 0: none
 	weir_u16 assumed;        // id + 1 of the port that its data would leave by here; 0: unknown; or ASSUMED_NONE
+	weir_u32 promise;        // bytes that it may send before it counts; 0: no promise, or it has sent
+	weir_u32 promise_until;  // the promise is live until then, units of 1024 ns
+	weir_u32 waits_until;    // its latest packet waits in the parking queue until then, units of 1024 ns; 0: none
 };
 
 struct port_config {
@@ -112,6 +115,7 @@ struct port_config {
 	weir_u32 limited_buckets; // ENFORCE_PART: number of limited buckets, of 65536
 	weir_u16 paths;        // number of equal paths, this port included; 0, 1: it is the only one
 	weir_u16 divisor;      // of the window of ACKs whose data takes another of the equal paths
+	weir_u32 credit;       // enum credit_mode (credit.h)
 	char name[PORT_NAME_BYTES];
 };
 
@@ -156,7 +160,7 @@ struct port {
 	weir_u32 rtt_ns;     // least round-trip time of handshakes in the span rtt_span; 0: none
 	weir_u32 rtt_before_ns; // the same in the span before
 	weir_u32 rtt_span;      // number of the latest span with a handshake
-	weir_u32 zero;
+	weir_u32 pacing;        // 1: windows are one segment, and ACKs need credits (credit.h)
 	struct port_swept swept[2]; // of sweeps with an even and with an odd number
 };
 

@@ -38,11 +38,15 @@ type lawtraceConnection struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
+		Promise          uint32
+		PromiseUntil     uint32
+		WaitsUntil       uint32
+		_                [4]byte
 	}
 	Seen       uint32
 	Owner      uint16
 	Flags      uint8
-	Zero       uint8
+	Turn       uint8
 	SynNs      uint64
 	Bucket     uint16
 	DataLately [2]uint8
@@ -229,6 +233,35 @@ type lawtraceLawTurn struct {
 	After    [51]uint64
 }
 
+type lawtraceParkCounts struct {
+	_         structs.HostLayout
+	Parked    uint64
+	Padded    uint64
+	InDebt    uint64
+	Passed    [6]uint64
+	Returned  uint64
+	Untrimmed uint64
+	Stale     uint64
+	Foreign   uint64
+}
+
+type lawtraceParkPort struct {
+	_          structs.HostLayout
+	Ifindex    uint32
+	Generation uint16
+	Open       uint16
+}
+
+type lawtraceParkState struct {
+	_            structs.HostLayout
+	Device       uint64
+	NetnsCookie  uint64
+	InIfindex    uint32
+	OutIfindex   uint32
+	LimitBytes   uint32
+	LimitPackets uint32
+}
+
 type lawtracePort struct {
 	_    structs.HostLayout
 	Lock struct {
@@ -266,7 +299,7 @@ type lawtracePort struct {
 	RttNs         uint32
 	RttBeforeNs   uint32
 	RttSpan       uint32
-	Zero          uint32
+	Pacing        uint32
 	Swept         [2]struct {
 		_            structs.HostLayout
 		Sweep        uint32
@@ -291,7 +324,9 @@ type lawtracePortConfig struct {
 	LimitedBuckets uint32
 	Paths          uint16
 	Divisor        uint16
+	Credit         uint32
 	Name           [32]int8
+	_              [4]byte
 }
 
 type lawtracePortCounts struct {
@@ -318,6 +353,39 @@ type lawtracePortCounts struct {
 	TableFull  uint64
 	Advertised uint64
 	Assumed    uint64
+}
+
+type lawtracePortCredit struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Zero   uint32
+	Config struct {
+		_             structs.HostLayout
+		ByteNsQ20     uint64
+		CapacityBytes uint32
+		TargetBytes   uint32
+		FirstBytes    uint32
+		WaitNs        uint32
+		HoldBytes     uint32
+		LineBytes     uint32
+		Mode          uint32
+		Zero          uint32
+	}
+	State struct {
+		_           structs.HostLayout
+		ClockNs     uint64
+		QueueNs     uint64
+		ChargedNs   uint64
+		CorrectedNs int64
+		FactorLess  uint32
+		LongestNs   uint32
+		Promises    uint64
+		Parked      uint64
+		Full        uint64
+	}
 }
 
 type lawtracePortGroups struct {
@@ -371,11 +439,15 @@ const (
 	lawtraceMapConfigs          = "configs"
 	lawtraceMapControls         = "controls"
 	lawtraceMapCounts           = "counts"
+	lawtraceMapCredits          = "credits"
 	lawtraceMapDrafts           = "drafts"
 	lawtraceMapFlows            = "flows"
 	lawtraceMapGroups           = "groups"
 	lawtraceMapLawOrders        = "law_orders"
 	lawtraceMapLawRecords       = "law_records"
+	lawtraceMapParkPorts        = "park_ports"
+	lawtraceMapParkStats        = "park_stats"
+	lawtraceMapParking          = "parking"
 	lawtraceMapPending          = "pending"
 	lawtraceMapPorts            = "ports"
 	lawtraceMapScope            = "scope"
@@ -384,6 +456,7 @@ const (
 	lawtraceProgWeirFairq       = "weir_fairq"
 	lawtraceProgWeirFairqArm    = "weir_fairq_arm"
 	lawtraceProgWeirFairqClear  = "weir_fairq_clear"
+	lawtraceProgWeirFairqCredit = "weir_fairq_credit"
 	lawtraceProgWeirFairqDisarm = "weir_fairq_disarm"
 	lawtraceProgWeirFairqSweep  = "weir_fairq_sweep"
 	lawtraceVarCount            = "count"
@@ -448,6 +521,7 @@ type lawtraceProgramSpecs struct {
 	WeirFairq       *ebpf.ProgramSpec `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.ProgramSpec `ebpf:"weir_fairq_arm"`
 	WeirFairqClear  *ebpf.ProgramSpec `ebpf:"weir_fairq_clear"`
+	WeirFairqCredit *ebpf.ProgramSpec `ebpf:"weir_fairq_credit"`
 	WeirFairqDisarm *ebpf.ProgramSpec `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.ProgramSpec `ebpf:"weir_fairq_sweep"`
 }
@@ -459,11 +533,15 @@ type lawtraceMapSpecs struct {
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	Credits       *ebpf.MapSpec `ebpf:"credits"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	LawOrders     *ebpf.MapSpec `ebpf:"law_orders"`
 	LawRecords    *ebpf.MapSpec `ebpf:"law_records"`
+	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
+	ParkStats     *ebpf.MapSpec `ebpf:"park_stats"`
+	Parking       *ebpf.MapSpec `ebpf:"parking"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
@@ -515,11 +593,15 @@ type lawtraceMaps struct {
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
+	Credits       *ebpf.Map `ebpf:"credits"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Groups        *ebpf.Map `ebpf:"groups"`
 	LawOrders     *ebpf.Map `ebpf:"law_orders"`
 	LawRecords    *ebpf.Map `ebpf:"law_records"`
+	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
+	ParkStats     *ebpf.Map `ebpf:"park_stats"`
+	Parking       *ebpf.Map `ebpf:"parking"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
 	Scope         *ebpf.Map `ebpf:"scope"`
@@ -532,11 +614,15 @@ func (m *lawtraceMaps) Close() error {
 		m.Configs,
 		m.Controls,
 		m.Counts,
+		m.Credits,
 		m.Drafts,
 		m.Flows,
 		m.Groups,
 		m.LawOrders,
 		m.LawRecords,
+		m.ParkPorts,
+		m.ParkStats,
+		m.Parking,
 		m.Pending,
 		m.Ports,
 		m.Scope,
@@ -573,6 +659,7 @@ type lawtracePrograms struct {
 	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
 	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
+	WeirFairqCredit *ebpf.Program `ebpf:"weir_fairq_credit"`
 	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
@@ -582,6 +669,7 @@ func (p *lawtracePrograms) Close() error {
 		p.WeirFairq,
 		p.WeirFairqArm,
 		p.WeirFairqClear,
+		p.WeirFairqCredit,
 		p.WeirFairqDisarm,
 		p.WeirFairqSweep,
 	)

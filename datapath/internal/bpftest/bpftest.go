@@ -17,13 +17,19 @@ const verifiedMax = 50_000
 // CheckVerified fails the test if the verifier walked too many instructions for a loaded program.
 func CheckVerified(t *testing.T, name string, p *ebpf.Program) {
 	t.Helper()
+	CheckVerifiedBelow(t, name, p, verifiedMax)
+}
+
+// CheckVerifiedBelow is CheckVerified with a limit of the program's own.
+func CheckVerifiedBelow(t *testing.T, name string, p *ebpf.Program, most uint32) {
+	t.Helper()
 	info, err := p.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
 	n, ok := info.VerifiedInstructions()
-	if !ok || n > verifiedMax {
-		t.Errorf("%s: %d instructions verified, want %d at most", name, n, verifiedMax)
+	if !ok || n > most {
+		t.Errorf("%s: %d instructions verified, want %d at most", name, n, most)
 	}
 	t.Logf("%s: %d", name, n)
 }

@@ -51,6 +51,10 @@ type CoreEdgeEvent struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
+		Promise          uint32
+		PromiseUntil     uint32
+		WaitsUntil       uint32
+		_                [4]byte
 	}
 	Handshake struct {
 		_    structs.HostLayout
@@ -181,7 +185,9 @@ type CoreGroupsEvent struct {
 		LimitedBuckets uint32
 		Paths          uint16
 		Divisor        uint16
+		Credit         uint32
 		Name           [32]int8
+		_              [4]byte
 	}
 	Port struct {
 		_             structs.HostLayout
@@ -234,7 +240,7 @@ type CoreGroupsEvent struct {
 		RttNs         uint32
 		RttBeforeNs   uint32
 		RttSpan       uint32
-		Zero          uint32
+		Pacing        uint32
 		Swept         [2]struct {
 			_            structs.HostLayout
 			Sweep        uint32
@@ -310,7 +316,9 @@ type CoreReleaseEvent struct {
 		LimitedBuckets uint32
 		Paths          uint16
 		Divisor        uint16
+		Credit         uint32
 		Name           [32]int8
+		_              [4]byte
 	}
 	Port struct {
 		_             structs.HostLayout
@@ -363,7 +371,7 @@ type CoreReleaseEvent struct {
 		RttNs         uint32
 		RttBeforeNs   uint32
 		RttSpan       uint32
-		Zero          uint32
+		Pacing        uint32
 		Swept         [2]struct {
 			_            structs.HostLayout
 			Sweep        uint32
@@ -415,7 +423,9 @@ type CoreSlotsEvent struct {
 		LimitedBuckets uint32
 		Paths          uint16
 		Divisor        uint16
+		Credit         uint32
 		Name           [32]int8
+		_              [4]byte
 	}
 	End struct {
 		_                structs.HostLayout
@@ -439,6 +449,10 @@ type CoreSlotsEvent struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
+		Promise          uint32
+		PromiseUntil     uint32
+		WaitsUntil       uint32
+		_                [4]byte
 	}
 	Port [2]struct {
 		_             structs.HostLayout
@@ -491,7 +505,7 @@ type CoreSlotsEvent struct {
 		RttNs         uint32
 		RttBeforeNs   uint32
 		RttSpan       uint32
-		Zero          uint32
+		Pacing        uint32
 		Swept         [2]struct {
 			_            structs.HostLayout
 			Sweep        uint32

@@ -38,11 +38,15 @@ type FairQConnection struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
+		Promise          uint32
+		PromiseUntil     uint32
+		WaitsUntil       uint32
+		_                [4]byte
 	}
 	Seen       uint32
 	Owner      uint16
 	Flags      uint8
-	Zero       uint8
+	Turn       uint8
 	SynNs      uint64
 	Bucket     uint16
 	DataLately [2]uint8
@@ -95,6 +99,35 @@ type FairQLookupKey struct {
 	Cookie  uint64
 	Ifindex uint32
 	Zero    uint32
+}
+
+type FairQParkCounts struct {
+	_         structs.HostLayout
+	Parked    uint64
+	Padded    uint64
+	InDebt    uint64
+	Passed    [6]uint64
+	Returned  uint64
+	Untrimmed uint64
+	Stale     uint64
+	Foreign   uint64
+}
+
+type FairQParkPort struct {
+	_          structs.HostLayout
+	Ifindex    uint32
+	Generation uint16
+	Open       uint16
+}
+
+type FairQParkState struct {
+	_            structs.HostLayout
+	Device       uint64
+	NetnsCookie  uint64
+	InIfindex    uint32
+	OutIfindex   uint32
+	LimitBytes   uint32
+	LimitPackets uint32
 }
 
 type FairQPort struct {
@@ -151,7 +184,7 @@ type FairQPort struct {
 	RttNs         uint32
 	RttBeforeNs   uint32
 	RttSpan       uint32
-	Zero          uint32
+	Pacing        uint32
 	Swept         [2]struct {
 		_            structs.HostLayout
 		Sweep        uint32
@@ -189,7 +222,9 @@ type FairQPortConfig struct {
 	LimitedBuckets uint32
 	Paths          uint16
 	Divisor        uint16
+	Credit         uint32
 	Name           [32]int8
+	_              [4]byte
 }
 
 type FairQPortCounts struct {
@@ -216,6 +251,39 @@ type FairQPortCounts struct {
 	TableFull  uint64
 	Advertised uint64
 	Assumed    uint64
+}
+
+type FairQPortCredit struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Zero   uint32
+	Config struct {
+		_             structs.HostLayout
+		ByteNsQ20     uint64
+		CapacityBytes uint32
+		TargetBytes   uint32
+		FirstBytes    uint32
+		WaitNs        uint32
+		HoldBytes     uint32
+		LineBytes     uint32
+		Mode          uint32
+		Zero          uint32
+	}
+	State struct {
+		_           structs.HostLayout
+		ClockNs     uint64
+		QueueNs     uint64
+		ChargedNs   uint64
+		CorrectedNs int64
+		FactorLess  uint32
+		LongestNs   uint32
+		Promises    uint64
+		Parked      uint64
+		Full        uint64
+	}
 }
 
 type FairQPortGroups struct {
@@ -263,11 +331,15 @@ const (
 	FairQMapConfigs          = "configs"
 	FairQMapControls         = "controls"
 	FairQMapCounts           = "counts"
+	FairQMapCredits          = "credits"
 	FairQMapDrafts           = "drafts"
 	FairQMapFlows            = "flows"
 	FairQMapGroups           = "groups"
 	FairQMapLongLookups      = "long_lookups"
 	FairQMapLookups          = "lookups"
+	FairQMapParkPorts        = "park_ports"
+	FairQMapParkStats        = "park_stats"
+	FairQMapParking          = "parking"
 	FairQMapPending          = "pending"
 	FairQMapPorts            = "ports"
 	FairQMapScope            = "scope"
@@ -285,6 +357,7 @@ const (
 	FairQProgWeirFairq       = "weir_fairq"
 	FairQProgWeirFairqArm    = "weir_fairq_arm"
 	FairQProgWeirFairqClear  = "weir_fairq_clear"
+	FairQProgWeirFairqCredit = "weir_fairq_credit"
 	FairQProgWeirFairqDisarm = "weir_fairq_disarm"
 	FairQProgWeirFairqSweep  = "weir_fairq_sweep"
 	FairQVarCount            = "count"
@@ -356,6 +429,7 @@ type FairQProgramSpecs struct {
 	WeirFairq       *ebpf.ProgramSpec `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.ProgramSpec `ebpf:"weir_fairq_arm"`
 	WeirFairqClear  *ebpf.ProgramSpec `ebpf:"weir_fairq_clear"`
+	WeirFairqCredit *ebpf.ProgramSpec `ebpf:"weir_fairq_credit"`
 	WeirFairqDisarm *ebpf.ProgramSpec `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.ProgramSpec `ebpf:"weir_fairq_sweep"`
 }
@@ -367,11 +441,15 @@ type FairQMapSpecs struct {
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	Credits       *ebpf.MapSpec `ebpf:"credits"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	LongLookups   *ebpf.MapSpec `ebpf:"long_lookups"`
 	Lookups       *ebpf.MapSpec `ebpf:"lookups"`
+	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
+	ParkStats     *ebpf.MapSpec `ebpf:"park_stats"`
+	Parking       *ebpf.MapSpec `ebpf:"parking"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
@@ -421,11 +499,15 @@ type FairQMaps struct {
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
+	Credits       *ebpf.Map `ebpf:"credits"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Groups        *ebpf.Map `ebpf:"groups"`
 	LongLookups   *ebpf.Map `ebpf:"long_lookups"`
 	Lookups       *ebpf.Map `ebpf:"lookups"`
+	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
+	ParkStats     *ebpf.Map `ebpf:"park_stats"`
+	Parking       *ebpf.Map `ebpf:"parking"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
 	Scope         *ebpf.Map `ebpf:"scope"`
@@ -438,11 +520,15 @@ func (m *FairQMaps) Close() error {
 		m.Configs,
 		m.Controls,
 		m.Counts,
+		m.Credits,
 		m.Drafts,
 		m.Flows,
 		m.Groups,
 		m.LongLookups,
 		m.Lookups,
+		m.ParkPorts,
+		m.ParkStats,
+		m.Parking,
 		m.Pending,
 		m.Ports,
 		m.Scope,
@@ -486,6 +572,7 @@ type FairQPrograms struct {
 	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
 	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
+	WeirFairqCredit *ebpf.Program `ebpf:"weir_fairq_credit"`
 	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
@@ -504,6 +591,7 @@ func (p *FairQPrograms) Close() error {
 		p.WeirFairq,
 		p.WeirFairqArm,
 		p.WeirFairqClear,
+		p.WeirFairqCredit,
 		p.WeirFairqDisarm,
 		p.WeirFairqSweep,
 	)

@@ -64,7 +64,7 @@ int rewrite_and_undo(struct __sk_buff *ctx)
 {
 	__be16 from;
 
-	fairq_packet(ctx);
+	fairq_packet(ctx, 0);
 	if (bpf_skb_load_bytes(ctx, tcp_at + TCP_WINDOW, &from, sizeof(from)))
 		return TCX_DROP;
 	widen(ctx, from);
@@ -93,5 +93,5 @@ SEC("tcx/egress")
 int new_syn(struct __sk_buff *ctx)
 {
 	renumber(ctx);
-	return fairq_packet(ctx);
+	return fairq_packet(ctx, 0);
 }

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Promises and credits at the ports (core/fairq/credit.h; docs/credits.md): finds what a packet opens and releases, takes
+// the port's lock, and parks the packets that wait (lib/park.h). The program weir_fairq has no code of it,
+// weir_fairq_credit has.
+//
+//   credit_ack         a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; the
+//                      promise of the end that it acknowledges; when it leaves
+//   credit_uncredited  a packet that no credit released
+//   credit_parks       parks a packet
+#ifndef WEIR_BPF_CREDIT_H
+#define WEIR_BPF_CREDIT_H
+
+#include "canary.h"
+#include "flows.h"
+#include "port.h"
+#include "../lib/park.h"
+#include "../../core/fairq/credit.h"
+#include "../../core/fairq/groups.h"
+
+#define CREDIT_CLASS_SHIFT 16
+#define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
+#define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
+
+// Bits of struct connection.turn. The low two are 1 + the side that sent data last.
+#define TURN_SIDE 3
+#define TURN_ENDS(side) (4u << ((side) & 1)) // the side's furthest data ends a message
+
+struct port_credit {
+	struct bpf_spin_lock lock;
+	__u32 zero;
+	struct credit_config config;
+	struct credit_state state;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAIRQ_PORTS);
+	__type(key, __u32);
+	__type(value, struct port_credit);
+} credits SEC(".maps");
+
+static __always_inline __u32 credit_time(__u64 ns) { return ns >> CREDIT_UNIT_LOG2_NS; }
+
+// Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
+__noinline int credit_data(const struct segment *s, struct connection *c)
+{
+	__u32 id = port_id, promise;
+	struct port_credit *p;
+	__u8 side, turn;
+	struct end *e;
+	int begins;
+
+	if (!s || !c)
+		return 0;
+	e = &c->end[s->side & 1];
+	promise = e->promise;
+	side = (s->side & 1) + 1;
+	turn = c->turn;
+	begins = (turn & TURN_SIDE) != side;
+	if (promise) {
+		e->promise = 0;
+		p = bpf_map_lookup_elem(&credits, &id);
+		if (p) {
+			bpf_spin_lock(&p->lock);
+			credit_used(&p->state, promise, s->payload);
+			bpf_spin_unlock(&p->lock);
+		}
+	}
+	turn = (turn & ~(TURN_SIDE | TURN_ENDS(s->side))) | side;
+	if (s->flags & TCP_PSH)
+		turn |= TURN_ENDS(s->side);
+	if (turn != c->turn)
+		c->turn = turn;
+	return begins;
+}
+
+// Charges a packet that no credit released, while the port's clock runs.
+__noinline int credit_uncredited(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	struct port *port = port_of(id);
+	__u64 now;
+
+	if (!p || !port || !p->config.mode)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!port->pacing && (__s64)(p->state.clock_ns - now) <= 0)
+		return 0;
+	bpf_spin_lock(&p->lock);
+	credit_other(&p->config, &p->state, now, ctx->len);
+	bpf_spin_unlock(&p->lock);
+	return 0;
+}
+
+// Returns what an acknowledgement may open: enum credit_opens. begins: its data begins a turn; entered: it completed the
+// handshake of its connection.
+static __always_inline __u32 credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
+{
+	if (s->flags & TCP_SYN)
+		return CREDIT_OPENS;
+	if (!is_opener(c, s))
+		return CREDIT_OPENS_NOTHING;
+	if (begins && (__s32)(c->sent[!s->side] - s->ack) <= 0) // a request: the other end has nothing in flight
+		return CREDIT_OPENS;
+	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
+}
+
+// What credit_ack finds, and what credit_decides answers.
+struct credited {
+	struct credit_ack ack;
+	struct credit_answer answer;
+};
+
+// Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Returns the promise of the
+// data's sender. A function of its own, so that the verifier checks it once.
+__noinline int credit_decides(__u32 id, struct credited *d)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	__u32 promise;
+
+	if (!p || !d)
+		return 0;
+	bpf_spin_lock(&p->lock);
+	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
+	bpf_spin_unlock(&p->lock);
+	return promise;
+}
+
+// Starts or ends the pacing of a port. Returns 1 if it paces.
+__noinline int credit_pacing(__u32 id, __u32 live)
+{
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
+	__u32 paces;
+
+	if (!port || !config)
+		return 0;
+	paces = port_must_pace(config, port, live);
+	if (paces != port->pacing) {
+		bpf_spin_lock(&port->lock);
+		port_paces(config, port, paces);
+		bpf_spin_unlock(&port->lock);
+	}
+	return paces;
+}
+
+// Returns 1 if the flow's end of the data is done: the acknowledgement covers the end of a message.
+static __always_inline int credit_ends(const struct segment *s, struct connection *c)
+{
+	if (c->sent[!s->side] != s->ack || !(c->turn & TURN_ENDS(!s->side)))
+		return 0;
+	c->turn &= ~TURN_ENDS(!s->side);
+	return 1;
+}
+
+// Charges an acknowledgement, before its window is written. table: the table that its connection was entered in by it, if
+// any. Sets the promise of the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above
+// CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
+__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
+{
+	struct credited d = {};
+	struct port_config *config;
+	struct control *control = control_of();
+	struct end *e, *sender;
+	struct port *port;
+	__u32 id, now, live;
+
+	if (!s || !c || !control)
+		return 0;
+	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c) : 0, table == TABLE_FLOWS);
+	e = &c->end[s->side & 1];
+	sender = &c->end[!s->side];
+	id = (__u32)sender->port - 1;
+	port = port_of(id);
+	config = bpf_map_lookup_elem(&configs, &id);
+	if (!port || !config || !config->credit)
+		return 0;
+	d.ack.now_ns = bpf_ktime_get_ns();
+	now = credit_time(d.ack.now_ns);
+	live = !config->releasing && mode_of(config) == ENFORCE_ALL && control_is_live(control, d.ack.now_ns);
+	if (!live) {
+		sender->promise = 0;
+		d.ack.opens = 0;
+	}
+	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
+	d.ack.pacing = credit_pacing(id, live);
+	d.ack.promise = sender->promise;
+	if (!d.ack.opens && !d.ack.promise && !d.ack.pacing && !d.ack.behind)
+		return 0;
+	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
+	if (d.ack.advance_bytes >= REACH)
+		d.ack.advance_bytes = 0;
+	d.ack.ends = credit_ends(s, c);
+	d.ack.live = (__s32)(sender->promise_until - now) > 0;
+	d.ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
+	port_backlog(config, port, &d.ack.backlog_bytes);
+	d.ack.length_bytes = ctx->len;
+	d.ack.fixed = !!ctx->gso_size;
+	sender->promise = credit_decides(id, &d);
+	if (d.ack.opens)
+		sender->promise_until = credit_time(d.answer.live_ns);
+	if (!d.answer.length_bytes)
+		return 0;
+	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
+		e->waits_until = credit_time(d.answer.leaves_ns + CREDIT_SLACK_NS) + 1;
+	return id << CREDIT_CLASS_SHIFT | (d.answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
+}
+
+// Parks a packet as credit_ack said. Returns the program's verdict.
+__noinline int credit_parks(struct __sk_buff *ctx, __u32 how)
+{
+	__s32 debt; // core/fairq/credit.h follows the queue by the lengths
+	int verdict = park_send(ctx, port_id, how >> CREDIT_CLASS_SHIFT, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
+
+	return verdict == PARK_PASS ? TCX_NEXT : verdict;
+}
+
+#endif

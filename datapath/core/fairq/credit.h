@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Promises and credits: FairQ for more flows than windows can hold. docs/credits.md explains both.
+//
+// The least window of a flow is one segment. So the windows of n flows hold a queue only while n segments fit in
+// capacity = BDP + target. Beyond that, and for flows that have not sent yet, the port has a clock:
+//
+//   clock      the time when all bytes that were released to the port will have drained. Each packet that releases data
+//              moves it on by the time that these bytes take on the line. `ahead` is clock - now, in bytes
+//   promise    the window in an opening packet: a SYN-ACK, an ACK of a handshake, or a request. It is what the port has
+//              room for: capacity - backlog - ahead, at least a segment, at most a first flight
+//   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
+//              in the parking queue (datapath/park)
+//   pacing     the port's flows at one segment each exceed its capacity. All windows are one segment then, and each ACK
+//              needs a credit for the bytes that it acknowledges, because as many follow
+//
+// The parking queue sends at the port's rate, and a packet takes the time of its length there. So a packet is made longer
+// until the queue is free again when the next packet may leave. `queue_ns` follows that queue.
+//
+// Numeric specification
+//   time, ns    u64 of one clock of the world; a difference counts as signed. A time before now counts as now.
+//   bytes       u32, frames as the buffer counts them. ns = bytes * byte_ns_q20 >> 20, rounded down.
+//   factor      of the cost of promises, in 1024ths, 32 .. 1024: the mean share of a promise that recent answers used. A
+//               tiny answer does not use it: without the factor such answers would wait although the line is idle.
+//   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from -1/2 to +1 of
+//               it, so that the charges of one cycle remove the error. cycle = max(ahead, capacity). `corrected` is the sum
+//               of the corrections of the latest cycle, which the queue does not show yet.
+// Bounds: bytes <= 2^26 and byte_ns_q20 <= 2^37 (64 kbit/s), so that no product wraps.
+#ifndef WEIR_CORE_CREDIT_H
+#define WEIR_CORE_CREDIT_H
+
+#include "switch.h"
+#include "../types.h"
+
+#define CREDIT_FACTOR 1024u // the factor 1
+#define CREDIT_BYTES_MAX (1u << 26)
+#define CREDIT_LENGTH_MAX 16000u  // bytes: of a packet in the parking queue
+#define CREDIT_SLACK_NS 200000ull // that a packet may leave the parking queue later than calculated: others stay behind it
+#define CREDIT_NS_MAX (1ll << 30)
+#define CREDIT_LIVE_NS 1000000ull // a promise is live for this time, and twice the time of the capacity
+#define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
+#define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
+#define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream
+
+enum credit_mode {
+	CREDIT_PROMISES = 1, // opening packets carry promises
+	CREDIT_PACES = 2,    // packets wait for credits
+};
+
+// The configuration of a port, written by user space. Without a mode, nothing here has an effect.
+struct credit_config {
+	weir_u64 byte_ns_q20;    // time of a byte at the port's rate, ns * 2^20; 1 or more
+	weir_u32 capacity_bytes; // BDP + target
+	weir_u32 target_bytes;
+	weir_u32 first_bytes; // largest promise: what TCP sends at first, 10 segments
+	weir_u32 wait_ns;     // the longest wait; then packets pass
+	weir_u32 hold_bytes;  // most bytes that waiting packets stand for; then packets pass
+	weir_u32 line_bytes;  // that a frame takes on the line in addition: 24 on Ethernet, 0 behind a token bucket
+	weir_u32 mode;        // enum credit_mode, added up
+	weir_u32 zero;
+};
+
+// The state of a port. It begins as zeros.
+struct credit_state {
+	weir_u64 clock_ns;
+	weir_u64 queue_ns;   // when the parking queue is free
+	weir_u64 charged_ns; // sum of all charges
+	long long corrected_ns; // corrections that the queue does not show yet
+	weir_u32 factor_less; // CREDIT_FACTOR less the factor of promises
+	weir_u32 longest_ns; // longest wait
+	weir_u64 promises;   // opening packets
+	weir_u64 parked;     // packets that waited
+	weir_u64 full;       // packets that passed because the wait would have been too long
+};
+
+// A packet that releases data to the port.
+struct credit_ask {
+	weir_u64 now_ns;
+	weir_u32 cost_bytes;    // of the data that it releases; 0: nothing
+	weir_u32 room_bytes;    // that may be ahead without a wait
+	weir_u32 backlog_bytes; // of the port
+	weir_u32 length_bytes;  // its own, with the Ethernet header
+	weir_u8 behind; // 1: a packet of its direction waits already, and it must not overtake
+	weir_u8 fixed;  // 1: it cannot be made longer
+	weir_u8 small;  // 1: it releases so little that it does not wait
+	weir_u8 zero[5];
+};
+
+// When it leaves.
+struct credit_answer {
+	weir_u64 leaves_ns;    // now: it passes, and is not parked
+	weir_u64 live_ns;      // until when the promise is live
+	weir_u32 length_bytes; // in the parking queue; 0: it passes
+	weir_u32 zero;
+};
+
+WEIR_INLINE weir_u64 credit_ns(const struct credit_config *config, weir_u32 bytes)
+{
+	return (weir_u64)bytes * config->byte_ns_q20 >> 20;
+}
+
+WEIR_INLINE weir_u32 credit_bytes(const struct credit_config *config, weir_u64 ns)
+{
+	weir_u64 most = credit_ns(config, CREDIT_BYTES_MAX), byte = config->byte_ns_q20 ? config->byte_ns_q20 : 1;
+
+	return ns >= most ? CREDIT_BYTES_MAX : (weir_u32)((ns << 20) / byte);
+}
+
+// Returns a time, or now if that is later.
+WEIR_INLINE weir_u64 credit_from(weir_u64 time_ns, weir_u64 now_ns)
+{
+	return (long long)(time_ns - now_ns) > 0 ? time_ns : now_ns;
+}
+
+// Returns the time until the clock, in ns.
+WEIR_INLINE weir_u64 credit_ahead(const struct credit_state *state, weir_u64 now_ns)
+{
+	return credit_from(state->clock_ns, now_ns) - now_ns;
+}
+
+// Returns the factor of the cost of promises.
+WEIR_INLINE weir_u32 credit_factor(const struct credit_state *state) { return CREDIT_FACTOR - state->factor_less; }
+
+// Reports whether flows at one segment each exceed the capacity. pacing: they did until now. It ends at 7/8 of the
+// capacity.
+WEIR_INLINE int credit_paces(weir_u32 capacity_bytes, weir_u32 floor_bytes, weir_u32 flows, int pacing)
+{
+	weir_u64 need = (weir_u64)flows * floor_bytes, have = capacity_bytes;
+
+	return pacing ? need * 8 >= have * 7 : need > have;
+}
+
+// Returns the cost of the data that a window or an acknowledgement of this many bytes releases: with the headers of its
+// frames, and what a frame takes on the line in addition. A flow with a window of MSS + 1 sends a segment and a byte, so it
+// is one frame more than full segments. floor_bytes: least window of the flow.
+WEIR_INLINE weir_u32 credit_cost(const struct credit_config *config, weir_u32 bytes, weir_u32 floor_bytes)
+{
+	if (!bytes || bytes > CREDIT_SPAN_ACK)
+		return 0;
+	return bytes + (bytes / (floor_bytes > 1 ? floor_bytes - 1 : 1) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
+}
+
+// Returns how many bytes may be ahead before an opening packet waits.
+WEIR_INLINE weir_u32 credit_room(const struct credit_config *config, weir_u32 backlog_bytes)
+{
+	return config->capacity_bytes > backlog_bytes ? config->capacity_bytes - backlog_bytes : 0;
+}
+
+// Event: an opening packet. Returns the window that it promises, in bytes: floor_bytes or more.
+WEIR_INLINE weir_u32 credit_promise(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+				    weir_u32 backlog_bytes, weir_u32 floor_bytes)
+{
+	weir_u32 room = credit_room(config, backlog_bytes);
+	weir_u32 ahead = credit_bytes(config, credit_ahead(state, now_ns));
+
+	state->promises++;
+	room = room > ahead ? room - ahead : 0;
+	if (room > config->first_bytes)
+		room = config->first_bytes;
+	return room > floor_bytes ? room : floor_bytes;
+}
+
+// Returns value * part / whole, rounded towards 0. |value| and part are at most CREDIT_NS_MAX.
+WEIR_INLINE long long credit_part(long long value, weir_u64 part, weir_u64 whole)
+{
+	weir_u64 size = value < 0 ? -(weir_u64)value : (weir_u64)value;
+
+	size = whole ? size * part / whole : 0;
+	return value < 0 ? -(long long)size : (long long)size;
+}
+
+WEIR_INLINE long long credit_clamp(long long value, long long least, long long most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+// Returns what a packet is charged, in ns: its cost, corrected by the queue's error. Corrections that the queue does not
+// show yet, because the packets still wait, count as done.
+WEIR_INLINE weir_u64 credit_charge(const struct credit_config *config, struct credit_state *state,
+				   const struct credit_ask *ask)
+{
+	weir_u64 cost = credit_ns(config, ask->cost_bytes);
+	weir_u64 ahead = credit_ahead(state, ask->now_ns), cycle = credit_ns(config, config->capacity_bytes);
+	long long error = (long long)(credit_ns(config, ask->backlog_bytes) - credit_ns(config, config->target_bytes)), change;
+
+	if (ahead > cycle)
+		cycle = ahead;
+	if (cost > CREDIT_NS_MAX)
+		cost = CREDIT_NS_MAX;
+	if (cost > cycle)
+		cycle = cost;
+	error = credit_clamp(error - state->corrected_ns, -(long long)CREDIT_NS_MAX, CREDIT_NS_MAX);
+	change = credit_clamp(credit_part(error, cost, cycle), 0, cost);
+	state->corrected_ns += change - credit_part(state->corrected_ns, cost, cycle);
+	state->corrected_ns = credit_clamp(state->corrected_ns, -(long long)CREDIT_NS_MAX, CREDIT_NS_MAX);
+	return cost + change;
+}
+
+// Event: a packet that may release data is about to leave. Charges it, and sets when it leaves.
+WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_state *state, const struct credit_ask *ask,
+			     struct credit_answer *answer)
+{
+	weir_u64 now = ask->now_ns, clock = credit_from(state->clock_ns, now), queue = credit_from(state->queue_ns, now);
+	weir_u64 room = credit_ns(config, ask->room_bytes), cost = credit_charge(config, state, ask), want, wait = queue - now;
+	weir_u32 length = ask->length_bytes;
+	int due = clock - now <= room;
+
+	answer->leaves_ns = now;
+	answer->length_bytes = 0;
+	answer->zero = 0;
+	if (!(config->mode & CREDIT_PACES) || (!ask->behind && (due || !cost || ask->small))) {
+		state->clock_ns = clock + cost;
+		state->charged_ns += cost;
+		return;
+	}
+	if (wait > (weir_u64)config->wait_ns << ask->behind || wait > credit_ns(config, config->hold_bytes)) {
+		state->full++;
+		return;
+	}
+	state->clock_ns = clock + cost;
+	state->charged_ns += cost;
+	want = state->clock_ns - room;
+	if (!ask->fixed && (long long)(want - queue) > 0)
+		length = credit_bytes(config, want - queue);
+	if (length < ask->length_bytes)
+		length = ask->length_bytes;
+	if (length > CREDIT_LENGTH_MAX)
+		length = CREDIT_LENGTH_MAX;
+	state->queue_ns = queue + credit_ns(config, length);
+	state->parked++;
+	if (wait > state->longest_ns)
+		state->longest_ns = (weir_u32)wait;
+	answer->leaves_ns = queue;
+	answer->length_bytes = length;
+}
+
+// Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, or without data.
+WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+			      weir_u32 frame_bytes)
+{
+	state->clock_ns = credit_from(state->clock_ns, now_ns) + credit_ns(config, frame_bytes + config->line_bytes);
+}
+
+// Event: an end that had a promise sends its first data, of this many bytes. Short answers make later promises cheaper.
+WEIR_INLINE void credit_used(struct credit_state *state, weir_u32 promise, weir_u32 payload_bytes)
+{
+	weir_u32 segment = promise < CREDIT_SEGMENT_BYTES ? promise : CREDIT_SEGMENT_BYTES; // a longer flight comes in several
+	weir_u32 share = payload_bytes < segment / 4 ? CREDIT_FACTOR * payload_bytes / segment : CREDIT_FACTOR;
+	weir_u32 factor = credit_factor(state);
+
+	factor = factor - factor / 32 + share / 32;
+	state->factor_less = CREDIT_FACTOR - (factor > 32 ? factor : 32);
+}
+
+// ---- acknowledgements ----
+
+// What a packet with an acknowledgement may begin.
+enum credit_opens {
+	CREDIT_OPENS_NOTHING = 0,
+	CREDIT_OPENS = 1,     // a SYN-ACK, or a request: data to an end that has nothing in flight, in a new turn
+	// The ACK that completes a handshake. A request may follow at once, and cannot take back what this ACK grants, for
+	// it has the same sequence number (RFC 9293 3.10.7.4). If this ACK waits, the acceptor measures the wait as its
+	// first round-trip time. Otherwise its loss probes would send everything twice (RFC 8985 7.2).
+	CREDIT_COMPLETES = 2,
+};
+
+// An acknowledgement, and the end whose data it acknowledges.
+struct credit_ack {
+	weir_u64 now_ns;
+	weir_u32 promise;       // of the end
+	weir_u32 advance_bytes; // how much further it acknowledges than the ones before it
+	weir_u32 floor_bytes;   // least window of the flow
+	weir_u32 backlog_bytes; // of the port
+	weir_u32 length_bytes;  // as in credit_ask
+	weir_u8 opens;          // enum credit_opens
+	weir_u8 pacing;         // 1: the port paces
+	weir_u8 behind, fixed;  // as in credit_ask
+	weir_u8 live; // 1: the promise is: it was charged, and the end may still use it
+	weir_u8 ends; // 1: it acknowledges the end of a message, and nothing is likely to follow
+	weir_u8 zero[6];
+};
+
+// Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
+// 0: the law's window limits it. Sets when the packet leaves.
+WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, struct credit_state *state,
+					 const struct credit_ack *ack, struct credit_answer *answer)
+{
+	struct credit_ask ask = {
+		.now_ns = ack->now_ns,
+		.backlog_bytes = ack->backlog_bytes,
+		.length_bytes = ack->length_bytes,
+		.behind = ack->behind,
+		.fixed = ack->fixed,
+	};
+	weir_u32 promise = ack->promise, want;
+	weir_u64 live_ns = CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
+
+	if (ack->opens && config->mode) {
+		want = ack->floor_bytes;
+		if (ack->opens == CREDIT_OPENS)
+			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
+		if (!ack->live || want > promise) {
+			ask.cost_bytes = credit_cost(config, want, ack->floor_bytes);
+			if (ack->live && promise)
+				ask.cost_bytes -= credit_cost(config, promise, ack->floor_bytes);
+			promise = want;
+		}
+		ask.cost_bytes = (weir_u32)((weir_u64)ask.cost_bytes * credit_factor(state) / CREDIT_FACTOR);
+		ask.room_bytes = credit_room(config, ack->backlog_bytes);
+	} else if (!promise && ack->pacing && !ack->ends) {
+		ask.cost_bytes = credit_cost(config, ack->advance_bytes, ack->floor_bytes);
+		ask.small = ack->advance_bytes < ack->floor_bytes / 2; // an answer's ACK of a short request must not delay it
+	}
+	credit_take(config, state, &ask, answer);
+	answer->live_ns = answer->leaves_ns + live_ns;
+	return promise;
+}
+
+// Reports whether the port must pace. live: user space runs, and all flows of the port are limited.
+WEIR_INLINE int port_must_pace(const struct port_config *config, const struct port *port, int live)
+{
+	weir_u32 floor = (weir_u32)(fairq_floor_q8(&config->law, &port->law) >> 8) + 1;
+
+	return live && config->credit & CREDIT_PACES &&
+	       credit_paces(config->pipe_bytes + fairq_target(&config->law), floor, port->law.flows, port->pacing);
+}
+
+// Event, under the port's lock: the port paces, or no longer. The law had no influence on the queue meanwhile, and
+// restarts.
+WEIR_INLINE void port_paces(const struct port_config *config, struct port *port, int paces)
+{
+	if (port->pacing && !paces)
+		fairq_restart(&config->law, &port->law);
+	port->pacing = paces;
+}
+
+// Returns the limit that promises and credits set for an acknowledgement, in bytes; 0: the law's. A floor raises it.
+WEIR_INLINE weir_u32 credit_limit(const struct port *port, const struct end *sender)
+{
+	return sender->promise ? sender->promise : port->pacing;
+}
+
+#endif

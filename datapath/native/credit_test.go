@@ -1,0 +1,195 @@
+//go:build cgo
+
+package native_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weir/datapath/native"
+)
+
+// creditBed is a port with credits: 1 Gbit/s, room for 50 KB, a target of 20 KB.
+type creditBed struct {
+	sw     *native.Switch
+	state  *native.CreditState
+	config native.CreditConfig
+}
+
+func newCreditBed(t interface{ Cleanup(func()) }, mode native.CreditMode) *creditBed {
+	b := &creditBed{sw: native.NewSwitch(1, native.CountActive, native.EdgeConfig{})}
+	t.Cleanup(b.sw.Close)
+	b.sw.Configure(0, native.PortConfig{
+		Law:     native.FairQConfig{TargetBytes: 20_000, BufferBytes: 85_000, TickNs: 50_000, PeriodNs: 500_000},
+		EpochNs: 3e6, MSSUnknown: 1460, PipeBytes: 30_000, Credit: mode,
+	}, 0)
+	b.config = native.CreditConfig{
+		ByteNsQ20: 8 << 20, CapacityBytes: 50_000, TargetBytes: 20_000, FirstBytes: 14_600, WaitNs: 100e6, HoldBytes: 4 << 20, LineBytes: 24,
+		Mode: mode,
+	}
+	b.state = b.sw.SetCredit(0, &b.config)
+	return b
+}
+
+// opens is a request at a time, with the port's backlog. It returns the promise and when the request leaves.
+func (b *creditBed) opens(nowNs uint64, backlog uint32) (promise uint32, a native.CreditAnswer) {
+	promise = b.sw.Acknowledges(0, &native.CreditAck{
+		NowNs: nowNs, FloorBytes: 1461, BacklogBytes: backlog, LengthBytes: 130, Opens: native.CreditOpens,
+	}, &a)
+	return promise, a
+}
+
+// The first requests get what the port has room for, and pass. All later ones get a segment, and wait until the port has
+// drained what was promised before them.
+func TestCredit_PromisesFillTheRoom(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	passed, sum, last := 0, uint32(0), uint64(0)
+	for i := range 200 {
+		promise, a := b.opens(1000, 0)
+		if promise < 1461 || promise > 14_600 {
+			t.Fatalf("request %d: a promise of %d", i, promise)
+		}
+		if a.LengthBytes == 0 {
+			if last > 0 {
+				t.Fatalf("request %d passes after others have waited", i)
+			}
+			passed++
+			sum += promise
+			continue
+		}
+		if promise != 1461 || a.LeavesNs < last {
+			t.Fatalf("request %d: a promise of %d, leaves at %d after %d", i, promise, a.LeavesNs, last)
+		}
+		last = a.LeavesNs
+	}
+	// 50,000 bytes less headers; the last that passes may exceed them by its own cost.
+	if passed < 4 || sum < 40_000 || sum > 55_000 {
+		t.Errorf("%d requests passed, with %d bytes", passed, sum)
+	}
+	// The others need 1461 + 2 * 90 bytes each, 8 ns a byte. The last one waits for all before it.
+	if want := uint64(199-passed) * 1641 * 8; last < want*9/10 || last > want*11/10 {
+		t.Errorf("the last request leaves at %d ns, want about %d", last, want)
+	}
+}
+
+// With a queue above its capacity there is no room: each request gets a segment, and waits.
+func TestCredit_NoRoom(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	if promise, a := b.opens(0, 60_000); promise != 1461 || a.LengthBytes != 0 {
+		t.Errorf("first: %d, %+v: nothing is ahead of it", promise, a)
+	}
+	if promise, a := b.opens(0, 60_000); promise != 1461 || a.LengthBytes == 0 {
+		t.Errorf("second: %d, %+v: it must wait", promise, a)
+	}
+}
+
+// A request that is sent again, and further packets of the same turn, repeat the promise and cost nothing.
+func TestCredit_PromiseIsChargedOnce(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	promise, a := b.opens(0, 0)
+	charged := b.state.ChargedNs
+	var again native.CreditAnswer
+	got := b.sw.Acknowledges(0, &native.CreditAck{
+		NowNs: 1000, Promise: promise, Live: 1, FloorBytes: 1461, BacklogBytes: 60_000, LengthBytes: 130, Opens: native.CreditOpens,
+	}, &again)
+	if got != promise || b.state.ChargedNs != charged {
+		t.Errorf("promise %d after %d; charged %d ns more", got, promise, b.state.ChargedNs-charged)
+	}
+	if a.LiveNs < 1_000_000 {
+		t.Errorf("the promise is live until %d ns", a.LiveNs)
+	}
+}
+
+// Tiny answers do not use their promises. Later requests then cost so little that they do not wait although more is
+// promised than the line carries.
+func TestCredit_TinyAnswersDoNotWait(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	waited := 0
+	for i := range 20_000 { // 100,000 a second: 1461 bytes each would be 120 % of the line
+		promise, a := b.opens(uint64(i)*10_000, 0)
+		if a.LengthBytes != 0 && i > 2000 {
+			waited++
+		}
+		b.sw.CreditUsed(0, promise, 64)
+	}
+	if waited > 0 {
+		t.Errorf("%d requests waited, while 64 bytes of each answer use 7 %% of the line", waited)
+	}
+}
+
+// An acknowledgement of the end of a message, and one that releases little, do not wait.
+func TestCredit_EndsDoNotWait(t *testing.T) {
+	b := newCreditBed(t, native.CreditPaces)
+	for range 60 { // so many flows at one segment exceed 50,000 bytes
+		b.state.ClockNs += 13_000
+	}
+	b.sw.Port(0).Law.Flows = 60
+	ask := native.CreditAck{FloorBytes: 1461, AdvanceBytes: 1448, LengthBytes: 66}
+	var a native.CreditAnswer
+	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes == 0 || b.sw.Port(0).Pacing != 1 {
+		t.Errorf("%+v: a full segment must wait; pacing %d", a, b.sw.Port(0).Pacing)
+	}
+	ask.Ends = 1
+	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes != 0 {
+		t.Errorf("%+v: the end of a message waits", a)
+	}
+	ask.Ends, ask.AdvanceBytes = 0, 64
+	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes != 0 {
+		t.Errorf("%+v: the acknowledgement of 64 bytes waits", a)
+	}
+	ask.Behind = 1
+	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes == 0 {
+		t.Errorf("%+v: a packet overtakes one of its own direction", a)
+	}
+}
+
+// At any input: packets leave the parking queue in order, none later than the limit, none before it comes. Per time no
+// more is released than the line carries and the room.
+func TestCredit_Properties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+		port := b.sw.Port(0)
+		now, last := uint64(0), uint64(0)
+		for range rapid.IntRange(1, 300).Draw(t, "packets") {
+			now += rapid.SampledFrom([]uint64{0, 100, 12_000, 1_000_000}).Draw(t, "gap")
+			port.Law.Flows = rapid.Uint32Range(0, 100).Draw(t, "flows")
+			ask := native.CreditAck{
+				NowNs: now, FloorBytes: rapid.SampledFrom([]uint32{1, 1461, 8961}).Draw(t, "floor"),
+				AdvanceBytes: rapid.SampledFrom([]uint32{0, 1, 1448, 2896, 65_535, 1 << 20, 1 << 30}).Draw(t, "advance"),
+				BacklogBytes: rapid.SampledFrom([]uint32{0, 20_000, 85_000, 1<<32 - 1}).Draw(t, "backlog"),
+				LengthBytes:  rapid.SampledFrom([]uint32{60, 1514, 65_000}).Draw(t, "length"),
+				Opens:        uint8(rapid.IntRange(0, 2).Draw(t, "opens")), Behind: uint8(rapid.IntRange(0, 1).Draw(t, "behind")),
+				Ends: uint8(rapid.IntRange(0, 1).Draw(t, "ends")), Fixed: uint8(rapid.IntRange(0, 1).Draw(t, "fixed")),
+			}
+			var a native.CreditAnswer
+			promise := b.sw.Acknowledges(0, &ask, &a)
+			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(ask.FloorBytes, b.config.FirstBytes)) {
+				t.Fatalf("a promise of %d with a floor of %d", promise, ask.FloorBytes)
+			}
+			if a.LengthBytes == 0 {
+				continue
+			}
+			if a.LeavesNs < now || a.LeavesNs < last || a.LeavesNs-now > uint64(b.config.WaitNs)<<ask.Behind {
+				t.Fatalf("a packet that came at %d leaves at %d, the one before it at %d", now, a.LeavesNs, last)
+			}
+			if a.LengthBytes < ask.LengthBytes && ask.LengthBytes < 16_000 || a.LengthBytes > 16_000 {
+				t.Fatalf("a packet of %d bytes takes %d", ask.LengthBytes, a.LengthBytes)
+			}
+			last = a.LeavesNs
+			if b.state.QueueNs < last {
+				t.Fatalf("the queue is free at %d, before its last packet leaves at %d", b.state.QueueNs, last)
+			}
+		}
+	})
+}
+
+// Without a mode nothing is promised, and nothing waits.
+func TestCredit_Off(t *testing.T) {
+	b := newCreditBed(t, 0)
+	for range 1000 {
+		if promise, a := b.opens(0, 85_000); promise != 0 || a.LengthBytes != 0 {
+			t.Fatalf("a promise of %d, %+v", promise, a)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+//go:build cgo
+
+package native
+
+/*
+#include "fairq_credit.h"
+
+#cgo noescape native_credit_acknowledges
+#cgo nocallback native_credit_acknowledges
+*/
+import "C"
+
+import "unsafe"
+
+// CreditMode is enum credit_mode of core/fairq/credit.h, added up.
+type CreditMode uint32
+
+// The modes.
+const (
+	CreditPromises CreditMode = C.CREDIT_PROMISES // opening packets carry promises
+	CreditPaces    CreditMode = C.CREDIT_PACES    // packets wait for credits
+)
+
+// CreditConfig is struct credit_config of core/fairq/credit.h.
+type CreditConfig struct {
+	ByteNsQ20     uint64 // time of a byte at the port's rate, ns * 2^20
+	CapacityBytes uint32 // BDP + target
+	TargetBytes   uint32
+	FirstBytes    uint32 // the largest promise
+	WaitNs        uint32 // the longest wait
+	HoldBytes     uint32 // most bytes that waiting packets stand for
+	LineBytes     uint32 // that a frame takes on the line in addition
+	Mode          CreditMode
+	_             uint32
+}
+
+// CreditState is struct credit_state of core/fairq/credit.h.
+type CreditState struct {
+	ClockNs     uint64 // when all released bytes will have drained
+	QueueNs     uint64 // when the parking queue is free
+	ChargedNs   uint64
+	CorrectedNs int64  // corrections that the queue does not show yet
+	FactorLess  uint32 // 1024 less the factor of the cost of promises
+	LongestNs   uint32 // longest wait
+	Promises    uint64 // opening packets
+	Parked      uint64 // packets that waited
+	Full        uint64 // packets that passed because the wait would have been too long
+}
+
+// What a packet may begin: enum credit_opens of core/fairq/credit.h.
+const (
+	CreditOpens     = C.CREDIT_OPENS     // a SYN-ACK or a request
+	CreditCompletes = C.CREDIT_COMPLETES // the ACK that completes a handshake
+)
+
+// CreditAck is struct credit_ack of core/fairq/credit.h.
+type CreditAck struct {
+	NowNs         uint64
+	Promise       uint32 // End.Promise of the data's sender
+	AdvanceBytes  uint32 // how much further it acknowledges than the ones before it
+	FloorBytes    uint32 // least window of the flow
+	BacklogBytes  uint32 // of the data's port
+	LengthBytes   uint32 // its own
+	Opens         uint8
+	Pacing        uint8
+	Behind, Fixed uint8
+	Live          uint8 // 1: Promise is live
+	Ends          uint8 // 1: it acknowledges the end of a message
+	_             [6]uint8
+}
+
+// CreditAnswer is struct credit_answer of core/fairq/credit.h.
+type CreditAnswer struct {
+	LeavesNs    uint64
+	LiveNs      uint64 // until when the promise is live
+	LengthBytes uint32 // in the parking queue; 0: it passes
+	_           uint32
+}
+
+// The Go types have the layout of their C types.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(CreditConfig{})-C.sizeof_struct_credit_config]
+	_ = [1]struct{}{}[unsafe.Sizeof(CreditState{})-C.sizeof_struct_credit_state]
+	_ = [1]struct{}{}[unsafe.Sizeof(CreditAck{})-C.sizeof_struct_credit_ack]
+	_ = [1]struct{}{}[unsafe.Sizeof(CreditAnswer{})-C.sizeof_struct_credit_answer]
+	_ = [1]struct{}{}[unsafe.Offsetof(CreditState{}.Promises)-unsafe.Offsetof(C.struct_credit_state{}.promises)]
+	_ = [1]struct{}{}[unsafe.Offsetof(CreditAck{}.Opens)-unsafe.Offsetof(C.struct_credit_ack{}.opens)]
+)
+
+// SetCredit begins promises and credits at a port, without anything released.
+func (s *Switch) SetCredit(id int, config *CreditConfig) *CreditState {
+	C.native_credit_begins(s.c, C.weir_u32(id), (*C.struct_credit_config)(unsafe.Pointer(config)))
+	return (*CreditState)(unsafe.Pointer(&s.entry(id).credits))
+}
+
+// Acknowledges charges an acknowledgement of data that leaves by the port. It returns the promise of the data's sender
+// from now on, 0 if the law's window limits it, and sets when the packet leaves: credit_acknowledges.
+func (s *Switch) Acknowledges(id int, ack *CreditAck, answer *CreditAnswer) uint32 {
+	return uint32(C.native_credit_acknowledges(s.c, C.weir_u32(id), (*C.struct_credit_ack)(unsafe.Pointer(ack)), (*C.struct_credit_answer)(unsafe.Pointer(answer))))
+}
+
+// CreditUsed records that an end with a promise sends its first data: credit_used.
+func (s *Switch) CreditUsed(id int, promise, payloadBytes uint32) {
+	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u32(promise), C.weir_u32(payloadBytes))
+}
+
+// CreditOther charges a frame that no credit released: credit_other.
+func (s *Switch) CreditOther(id int, nowNs uint64, frameBytes uint32) {
+	C.native_credit_other(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(frameBytes))
+}

@@ -1,0 +1,37 @@
+// Promises and credits of a simulated switch.
+#ifndef WEIR_NATIVE_FAIRQ_CREDIT_H
+#define WEIR_NATIVE_FAIRQ_CREDIT_H
+
+#include "fairq_world.h"
+
+static void native_credit_begins(struct weir_world *w, weir_u32 id, const struct credit_config *config)
+{
+	w->entries[id].credit = *config;
+	w->entries[id].credits = (struct credit_state){0};
+}
+
+static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, struct credit_ack *ack,
+					   struct credit_answer *answer)
+{
+	struct native_entry *s = &w->entries[id];
+
+	ack->pacing = (weir_u8)port_must_pace(&s->config, &s->at.port, 1);
+	port_paces(&s->config, &s->at.port, ack->pacing);
+	answer->leaves_ns = ack->now_ns;
+	answer->length_bytes = 0;
+	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind)
+		return 0;
+	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
+}
+
+static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u32 promise, weir_u32 payload_bytes)
+{
+	credit_used(&w->entries[id].credits, promise, payload_bytes);
+}
+
+static void native_credit_other(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 frame_bytes)
+{
+	credit_other(&w->entries[id].credit, &w->entries[id].credits, now_ns, frame_bytes);
+}
+
+#endif

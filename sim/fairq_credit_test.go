@@ -1,0 +1,55 @@
+//go:build cgo
+
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"weir/cmd/weir/laws"
+	"weir/experiment"
+	"weir/experiment/result"
+)
+
+// Paper 002's mild incast (F1: 126 answers of 11.5 KB at a time) at a buffer of 85.3 KB. One segment of each flow is more
+// than port and BDP hold, so windows alone drop. With credits no packet is dropped at any port, no flow waits for a
+// timeout, and answers take about as long as each other.
+func TestFairQ_CreditsInAnIncast(t *testing.T) {
+	f, err := laws.All().Load("../experiments/fairq/F1.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slowest := map[string]time.Duration{}
+	drops := map[string]int{}
+	for _, scheme := range []string{"droptail", "fairq", "credits"} {
+		name, set := scheme, []string{"traffic.mice.requests=30", "seeds=[1]", "vary=[]"}
+		if scheme == "credits" {
+			name, set = "fairq", append(set, "schemes.fairq.params.credits=true")
+		}
+		p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{name}, Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := ran(t, &World{Laws: laws.Sim()}, p.Runs[0])
+		slowest[scheme], drops[scheme] = slowestFlow(t, raw), len(raw.Drops)
+	}
+	if drops["credits"] > 0 || drops["fairq"] == 0 || drops["droptail"] == 0 {
+		t.Errorf("drops %v: want some without credits, none with", drops)
+	}
+	// 126 x 11.5 KB take 11.6 ms of a line that carries nothing else. Headers and handshakes add a quarter.
+	if slowest["credits"] > 18*time.Millisecond || slowest["droptail"] < 200*time.Millisecond || slowest["fairq"] < 200*time.Millisecond {
+		t.Errorf("the slowest answers took %v: want a timeout without credits, 18 ms at most with", slowest)
+	}
+}
+
+// slowestFlow returns the longest completion time; all flows must have ended.
+func slowestFlow(t *testing.T, raw *result.Raw) (most time.Duration) {
+	t.Helper()
+	for i := range raw.Flows {
+		if !raw.Flows[i].Done {
+			t.Fatalf("flow %d did not end", i)
+		}
+		most = max(most, raw.Flows[i].FCT())
+	}
+	return most
+}
