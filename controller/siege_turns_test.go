@@ -136,7 +136,7 @@ func TestTurnsDebtLapses(t *testing.T) {
 	})
 }
 
-// Who sends what must not be lost faster than the laws work, waits, and nobody else.
+// A peer waits if it sends messages that must not be lost faster than the laws work. Other peers do not wait.
 func TestTurnsWait(t *testing.T) {
 	turns := newTurns()
 	a, b := &session{id: 1}, &session{id: 2}

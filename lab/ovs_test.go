@@ -21,7 +21,7 @@ func onOVS(t testing.TB, g *graphBuilder) *graphBuilder {
 	testroot.Need(t, "makes network namespaces")
 	g.kind = "ovs"
 	if err := newOVS(&plan{}, netip.AddrPort{}, 1).check(&plan{}); err != nil {
-		t.Skip(err)
+		t.Skip("the lab has no Open vSwitch here: ", err)
 	}
 	return g
 }

@@ -57,7 +57,7 @@ type row struct {
 	check, subject string
 	level          Level
 	says, remedy   string
-	// What the summary must say of FairQ, marking, edge and lab; "": as of a sane machine.
+	// Words that the summary must have about FairQ, marking, edge and lab; "": those for a sane machine.
 	swtch, mark, edge, lab string
 }
 

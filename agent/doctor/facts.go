@@ -209,7 +209,7 @@ type SwitchPort struct {
 	Local   bool // in this namespace
 }
 
-// What Unseen may name, of which findings then say nothing.
+// Names for Unseen. Findings leave out the things that it names.
 const (
 	seeProcess  = "this process"
 	seeKernel   = "the kernel"

@@ -320,7 +320,7 @@ func TestReal_ChangesNothing(t *testing.T) {
 	}
 }
 
-// What the kernel counts of MPTCP, TCP-MD5 and IPsec; and a VM's macvtap.
+// The doctor reads the kernel's counts of MPTCP, TCP-MD5 and IPsec, and finds a VM's macvtap.
 func TestReal_Sockets(t *testing.T) {
 	m := newMachine(t)
 	index := m.pair("swp1", 0)

@@ -32,7 +32,7 @@ measure: {ports: {bottleneck: "spine1->leaf2"}}
 func TestLabWithController(t *testing.T) {
 	testroot.Need(t, "namespaces and kernel programs")
 	if _, err := exec.LookPath("ovs-vswitchd"); err != nil {
-		t.Skip(err)
+		t.Skip("no Open vSwitch, so no controlled network was built: ", err)
 	}
 	file := filepath.Join(t.TempDir(), "two-spines.yaml")
 	if err := os.WriteFile(file, []byte(twoSpines), 0o600); err != nil {

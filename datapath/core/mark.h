@@ -52,7 +52,7 @@ struct mark_config {
 	weir_u8 not_ect; // enum mark_not_ect; only with MARK_ACTION_MARK
 };
 
-// What to do with the packet, and why. Each outcome has its own counter.
+// The decision about a packet, with its reason. Each outcome has its own counter.
 enum mark_verdict {
 	MARK_PASS_UNDER,   // the queue is at or under the threshold
 	MARK_PASS_CE,      // over it, CE already

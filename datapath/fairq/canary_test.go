@@ -47,7 +47,7 @@ func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fair
 	return k, v
 }
 
-// What each mode does with an acknowledgement, how it is counted, and in which group. 400 is the field of an
+// Each mode limits an acknowledgement or passes it, and counts it in a group. 400 is the field of an
 // equilibrium window of 51200 bytes, 200 that of a grant of 25600.
 func TestFairQFrames_Mode(t *testing.T) {
 	for _, scale := range []uint8{0, scaleUnify} {

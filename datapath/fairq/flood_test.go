@@ -146,8 +146,8 @@ func (l *live) check(t *testing.T) {
 var synOptions = frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(7))
 
 // Segments without a question and without an answer, from ever other ends, do not enter the flow table and do
-// not count. The live flows stay unchanged. Whatever the number, the table of half-open connections keeps its
-// size.
+// not count. The live flows stay unchanged. The table of half-open connections keeps its size, for any number of
+// segments.
 func TestFairQ_Floods(t *testing.T) {
 	const frameCount = 6000 // more than three times the table of half-open connections
 	for name, forge := range map[string]func(s *frames.Segment){
@@ -231,8 +231,8 @@ func forgeFor(s *frames.Segment, from, to netip.AddrPort, seq, ack uint32, flags
 	}
 }
 
-// Segments are forged for the live flows' own ends, with numbers that the ends do not accept. Whatever they do
-// to the count, it is right again when the flows continue, and the flows are known and limited as before.
+// Segments are forged for the live flows' own ends, with numbers that the ends do not accept. They may
+// change the count, but it is right again when the flows continue, and the flows are known and limited as before.
 func TestFairQ_ForgedForLiveFlows(t *testing.T) {
 	t.Parallel()
 	type step struct {

@@ -27,8 +27,8 @@ var scaleModes = []scaleMode{
 	{"unify to 0", fairq.ScaleUnify, 0}, {"unify to 7", fairq.ScaleUnify, 7}, {"unify to 14", fairq.ScaleUnify, 14},
 }
 
-// Whatever the source of the scales, real senders have the granted window. With a shim that includes
-// connections older than the switch program, whose scales it could only guess.
+// Real senders have the granted window, from each source of the scales. With a shim this is also true of connections
+// older than the switch program, whose scales it could only guess.
 func TestFairQ_EveryWayToKnowScales(t *testing.T) {
 	t.Parallel()
 	pairs := [][2]int{{0, 0}, {0, 14}, {14, 0}, {7, 2}, {3, 11}, {9, 9}, {14, 14}}

@@ -47,7 +47,7 @@ type CreditState struct {
 	Full        uint64 // packets that passed because the wait would have been too long
 }
 
-// What a packet may begin: enum credit_opens of core/fairq/credit.h.
+// The flights that a packet may begin: enum credit_opens of core/fairq/credit.h.
 const (
 	CreditOpens     = C.CREDIT_OPENS     // a SYN-ACK or a request
 	CreditCompletes = C.CREDIT_COMPLETES // the ACK that completes a handshake

@@ -5,7 +5,7 @@ package native
 /*
 #include "../core/fairq/edge.h"
 
-// What the port next to a host records of the ACKs that go there.
+// The record, at the port next to a host, of the ACKs that go there.
 struct native_edge {
 	struct edge_handshake handshake;
 	struct edge_window window;

@@ -39,7 +39,7 @@ type FlowRow struct {
 }
 
 // SeriesRow is one row of series.parquet: What at the time T, in ms of the experiment's own time.
-// What is PORT.queue_bytes (every 1 ms) or GROUP.rate_mbps (the mean over the step of
+// The column What is PORT.queue_bytes (every 1 ms) or GROUP.rate_mbps (the mean over the step of
 // measure.series that begins at T).
 type SeriesRow struct {
 	Run     int32   `parquet:"run"`

@@ -11,7 +11,7 @@ import (
 )
 
 // FuzzConn lets a peer send any bytes, in any pieces, at once or after a handshake, to a controller that asks
-// questions, has a role and answers packet-ins. Whatever comes, nothing panics, memory keeps to the limits, and once
+// questions, has a role and answers packet-ins. For any input nothing panics, memory keeps to the limits, and once
 // the peer has gone every goroutine ends: else the bubble fails.
 func FuzzConn(f *testing.F) {
 	reply := encode(f, 3, part(true, 2))

@@ -29,7 +29,7 @@ func OskenPython(t testing.TB) string {
 	if python == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			t.Skip("no os-ken: ", err)
+			t.Skip("no os-ken, because there is no cache folder to find it in: nothing was compared: ", err)
 		}
 		python = filepath.Join(cache, "weir", "os-ken-4.2.2", "bin", "python")
 	}

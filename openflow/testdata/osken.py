@@ -14,7 +14,7 @@ from os_ken.ofproto import ofproto_parser, ofproto_protocol, ofproto_v1_3, ofpro
 
 logging.disable(logging.CRITICAL)
 DATAPATH = ofproto_protocol.ProtocolDesc(version=ofproto_v1_3.OFP_VERSION)
-# What os-ken keeps beside a message's fields, or computes from them.
+# Attributes that os-ken keeps in addition to a message's fields, or computes from them.
 BESIDE = {"datapath", "version", "msg_type", "msg_len", "xid", "buf", "len", "length", "field"}
 # os-ken's names where they are not the specification's.
 NAMES = {"mpls_ttl": "ttl", "nw_ttl": "ttl", "table_ids": "next_table_ids", "max_band": "max_bands"}

@@ -18,7 +18,7 @@ from os_ken.ofproto import ofproto_v1_3 as o, ofproto_v1_3_parser as p
 
 import osken
 
-# What os-ken has a parser for; of the rest only the header is read.
+# The types that os-ken has a parser for. Of other messages only the header is read.
 READS = set(p._MSG_PARSERS)
 
 
@@ -144,7 +144,7 @@ def asynchronous(f):
     return struct.pack(o.OFP_ASYNC_CONFIG_PACK_STR, *f["packet_in_mask"], *f["port_status_mask"], *f["flow_removed_mask"])
 
 
-# What os-ken has a reader for, and no writer.
+# The types that os-ken has a reader for, and no writer.
 WRITES = {
     o.OFPT_HELLO: hello,
     o.OFPT_FEATURES_REPLY: lambda f: struct.pack(o.OFP_SWITCH_FEATURES_PACK_STR, f["datapath_id"], f["n_buffers"],

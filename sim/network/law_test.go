@@ -11,7 +11,7 @@ import (
 	"weir/sim/event"
 )
 
-// What the laws of TestLawsAreTheSlowOnes do with a packet, each with the same probability.
+// The laws of TestLawsAreTheSlowOnes do one of these things with a packet, each with the same probability.
 const (
 	doPass = iota
 	doPassToo

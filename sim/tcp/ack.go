@@ -41,7 +41,7 @@ type ackWork struct {
 	hasReorder bool
 }
 
-// What to send after an ACK (Linux: REXMIT_*).
+// resend is the kind of segments to send after an ACK (Linux: REXMIT_*).
 type resend uint8
 
 const (

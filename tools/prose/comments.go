@@ -55,7 +55,7 @@ func passagesOf(path string, lines []comment) []passage {
 			}
 			// The last cell may go on below it.
 			if n := len(out); n > 0 {
-				open = &passage{path: path, words: out[n-1].words}
+				open = &passage{path: path, comment: true, words: out[n-1].words}
 				out = out[:n-1]
 			}
 		default:
@@ -64,7 +64,7 @@ func passagesOf(path string, lines []comment) []passage {
 				end()
 			}
 			if open == nil {
-				open = &passage{path: path}
+				open = &passage{path: path, comment: true}
 			}
 			open.addLine(text[len(item):], c.line)
 		}

@@ -8,8 +8,9 @@ import (
 // A passage is a piece of prose from one place of a file: a comment, a string, a paragraph, a cell of a table. A sentence
 // never runs from one passage into the next.
 type passage struct {
-	path  string
-	title bool // a heading, or the label of a part: need not be a sentence
+	path    string
+	comment bool // of code, not a page's text or a string
+	title   bool // a heading, or the label of a part: need not be a sentence
 	// name is what a docstring documents; "" elsewhere.
 	name  string
 	words []word

@@ -63,7 +63,7 @@ var sentences = []struct{ text, rules string }{
 	{"Where possible, the program waits.", ""},
 	{"Where a port has no queue, the program is not attached.", ""},
 	{"How a flow is counted: see seats.h.", ""},
-	{"What the port sends.", ""},
+	{"What the port sends.", "R1"},
 	{"Whatever the bytes, decoding ends with a message or an error.", ""},
 	{"Whether the ACK is of a SYN.", ""},
 	{"It passes what is not TCP.", ""},
@@ -151,6 +151,8 @@ func TestReaders(t *testing.T) {
 	}{
 		{"comment over two lines", "a.go", "package a\n\n// A comment.\n// What is not\n// TCP passes.\nvar a int\n", 4},
 		{"trailing comment", "a.go", "package a\n\nvar a int // " + bad + "\n", 3},
+		{"comment without a verb", "a.go", "package a\n\n// What the queue holds, in bytes.\nvar a int\n", 3},
+		{"comment that asks", "a.go", "package a\n\n// What does the queue hold?\nvar a int\n", 0},
 		{"error", "a.go", "package a\n\nvar a = f(\"what is not TCP passes\")\n", 3},
 		{"help over lines", "a.go", "package a\n\nvar a = `Short.\n\nWhat is not\nTCP passes.`\n", 5},
 		{"example in help", "a.go", "package a\n\nvar a = `  weir what is not TCP passes  # look`\n", 0},

@@ -83,6 +83,8 @@ func (c *checker) check(p *passage) []hit {
 		}
 		if at := subjectClause(s.words); at >= 0 {
 			add("R1", at, "name the thing: subject, verb, object")
+		} else if s.comment && pronounFirst(s.words) {
+			add("R1", 0, "name the thing: subject, verb, object")
 		}
 		if n := length(s.words); n > mostWords {
 			add("R3", 0, fmt.Sprintf("%d words: cut it", n))
@@ -152,6 +154,16 @@ func subjectClause(words []word) int {
 		}
 	}
 	return -1
+}
+
+// pronounFirst reports whether a comment's sentence begins with a relative pronoun and is no question. Such a sentence is a
+// clause without a main verb ("What the queue holds, in bytes.") or one whose verb is not in this program's lists.
+func pronounFirst(words []word) bool {
+	switch words[0].text {
+	case "What", "Which", "Who", "Whose":
+		return len(words) > 2 && !strings.HasSuffix(words[len(words)-1].text, "?")
+	}
+	return false
 }
 
 // length counts the words of a sentence. Signs alone are none; a list of code, as `a`, `b`, `c`, is one.

@@ -107,7 +107,7 @@ static __always_inline __u32 credit_opening(const struct segment *s, const struc
 	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
 }
 
-// What credit_ack finds, and what credit_decides answers.
+// The question of credit_ack, and the answer of credit_decides.
 struct credited {
 	struct credit_ack ack;
 	struct credit_answer answer;

@@ -47,7 +47,7 @@ enum connection_flags {
 	CONNECTION_BARE = 16, // both SYNs were seen, and not both were signed
 };
 
-// What one end's acknowledgements show of the data that the other end sends.
+// The state of one end's acknowledgements, which shows how far the other end's data has come.
 struct acks {
 	struct window_edge edge; // the right edge that they granted
 	__u32 una;               // sequence number behind the furthest acknowledged data

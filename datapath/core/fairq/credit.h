@@ -254,7 +254,7 @@ WEIR_INLINE void credit_used(struct credit_state *state, weir_u32 promise, weir_
 
 // ---- acknowledgements ----
 
-// What a packet with an acknowledgement may begin.
+// The flight that a packet with an acknowledgement may begin.
 enum credit_opens {
 	CREDIT_OPENS_NOTHING = 0,
 	CREDIT_OPENS = 1,     // a SYN-ACK, or a request: data to an end that has nothing in flight, in a new turn

@@ -54,7 +54,7 @@ enum count_mode {
 	COUNT_OPENING = 2,   // as COUNT_ACTIVE; SYN-ACKs are limited to the share with open handshakes counted
 };
 
-// Which flows of a port are limited, and to which window.
+// The mode of a port: the set of its flows that are limited, and their window.
 enum enforce_mode {
 	ENFORCE_ALL = 0,  // enforce: all flows, to the law's window
 	ENFORCE_PART = 1, // canary: a share of the flows, to the equilibrium window; the others pass

@@ -8,7 +8,7 @@
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// What the program does. User space writes it.
+// The orders of the program. User space writes them.
 struct rule {
 	__u32 out, class, cost;
 	__u32 enabled;
@@ -17,7 +17,7 @@ struct rule {
 	__u32 priority; // and keep them of packets that pass
 };
 
-// What the program saw.
+// The counts of the program.
 struct seen {
 	__u64 sent;       // park_send returned PARK_REDIRECT
 	__u64 refused;    // it returned PARK_PASS
