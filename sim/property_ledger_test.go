@@ -2,8 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"weir/experiment"
+	"weir/law"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 	"weir/sim/tcp"
@@ -24,7 +27,10 @@ type ledger struct {
 	last    []network.Counters          // as of the last look
 	arrived []network.Count             // by port: arrived at its end, or was lost there
 	nics    []*network.Port             // of hosts
-	fairq   bool                        // the switches may narrow windows
+	fairq   *fairq.Params               // the switches may narrow windows; nil: they have no FairQ
+	sampled uint64                      // ports with FairQ
+
+	mostEvents uint64 // without samples; more are taken for a run that does not end
 
 	sent, datagrams           network.Count // that hosts sent of TCP; that came or were dropped of UDP
 	delivered, dropped, loose network.Count // of both; loose: packets of TCP that are inside
@@ -38,8 +44,15 @@ type passing struct {
 }
 
 // newLedger sets all hooks of a run. It still calls the functions that were set before.
-func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
-	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
+func newLedger(s *simulation, tb *troubles, tl *tally, r *experiment.Run) *ledger {
+	l := &ledger{s: s, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}, mostEvents: mostEvents}
+	if slices.Contains(r.Laws, "fairq") {
+		params, err := law.Params[fairq.Params](r.Params, "fairq")
+		if err != nil {
+			panic(err)
+		}
+		l.fairq, l.sampled = &params, uint64(len(s.net.SwitchPorts(r.At)))
+	}
 	for _, p := range s.net.Ports {
 		l.before = append(l.before, p.Counters())
 	}
@@ -161,11 +174,11 @@ func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	}
 	now.SetECN(p.was.ECN())
 	now.SetHash(p.was.Hash())
-	if l.fairq && now.Flags()&network.ACK != 0 && now.Window() < p.was.Window() {
+	if l.fairq != nil && now.Flags()&network.ACK != 0 && now.Window() < p.was.Window() {
 		now.SetWindow(p.was.Window())
 		l.tally.Narrowed++
 	}
-	if l.fairq && lost && now.Reserved() != p.was.Reserved() {
+	if l.fairq != nil && lost && now.Reserved() != p.was.Reserved() {
 		now.SetReserved(p.was.Reserved())
 		l.tally.Flagged++
 	}

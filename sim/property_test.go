@@ -7,6 +7,7 @@ package sim
 //	property_gen_test.go      the experiment of a seed
 //	property_trouble_test.go  its troubles: losses, flaps, reordering, programs that stop reading, odd settings of TCP
 //	property_chat_test.go     connections whose programs do anything
+//	property_end_test.go      every run ends: limits on its events
 //	property_ledger_test.go   packets and ports: nothing is made, lost or changed without a reason
 //	property_stream_test.go   sequence numbers and windows of a connection, as seen on the wire
 //	property_guard_test.go    guards between hosts and network: guests do not notice them
@@ -20,7 +21,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +30,6 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/sim/event"
-	"weir/sim/tcp"
 )
 
 var (
@@ -228,12 +227,6 @@ func (tr *trial) unwatched() (*result.Raw, error) {
 	return s.raw(false), nil
 }
 
-const (
-	lookEvents = 300                 // about so many events happen between two looks
-	mostEvents = 20_000_000          // in a run: one of some thousand packets that needs more does not end
-	lastCalm   = 2000 * event.Second // within which all is over after the last flow
-)
-
 // watched runs with the ledger.
 func (tr *trial) watched() (*result.Raw, error) {
 	s, tb, err := tr.built()
@@ -241,14 +234,14 @@ func (tr *trial) watched() (*result.Raw, error) {
 		return nil, err
 	}
 	defer s.close()
-	l := newLedger(s, tb, &tr.tally, slices.Contains(tr.run.Laws, "fairq"))
+	l := newLedger(s, tb, &tr.tally, tr.run)
 	s.begin()
 	t := s.traffic
-	drive(s, l, t.end, func() bool { return t.left == 0 })
+	l.drive(t.end, func() bool { return t.left == 0 })
 	if t.left > 0 {
 		broken("%d flows or loops have not ended %d ns after the network healed:\n%s", t.left, t.end-tb.heals, stuck(t))
 	}
-	drive(s, l, s.queue.Now()+lastCalm, func() bool { return t.open == 0 })
+	l.drive(s.queue.Now()+lastCalm, func() bool { return t.open == 0 })
 	if t.open > 0 {
 		broken("%d connections have not been left %d ns after the last flow", t.open, lastCalm)
 	}
@@ -262,31 +255,11 @@ func (tr *trial) watched() (*result.Raw, error) {
 	if tr.pods {
 		tr.Pods++
 	}
-	s.queue.Stop(&s.rec.tick)                             // its samples are in raw
-	drive(s, l, tb.heals+1, func() bool { return false }) // chats may begin until then
-	drive(s, l, s.queue.Now()+lastCalm, func() bool { return s.stack.Open() == 0 && s.net.Borrowed() == 0 })
+	s.queue.Stop(&s.rec.tick)                         // its samples are in raw
+	l.drive(tb.heals+1, func() bool { return false }) // chats may begin until then
+	l.drive(s.queue.Now()+lastCalm, func() bool { return s.stack.Open() == 0 && s.net.Borrowed() == 0 })
 	l.quiet()
 	return raw, nil
-}
-
-// drive runs up to end or until over, and checks meanwhile.
-func drive(s *simulation, l *ledger, end event.Time, over func() bool) {
-	q := s.queue
-	chunk := event.Microsecond
-	for q.Now() < end && !over() {
-		before := q.Happened()
-		q.Run(min(end, q.Now()+chunk))
-		l.look()
-		switch n := q.Happened() - before; {
-		case n > 2*lookEvents:
-			chunk = max(chunk/2, 1)
-		case n < lookEvents/2:
-			chunk = min(2*chunk, 10*event.Second)
-		}
-		if q.Happened() > mostEvents {
-			broken("%d events, and no end:\n%s", q.Happened(), stuck(s.traffic))
-		}
-	}
 }
 
 // ended checks the results of the flows.
@@ -335,32 +308,6 @@ func (tr *trial) ended(s *simulation, raw *result.Raw) {
 	if want := len(s.traffic.work.Flows); len(raw.Flows) < want {
 		broken("there were %d flows, %d were to be", len(raw.Flows), want)
 	}
-}
-
-// stuck lists the flows that have not ended.
-func stuck(t *traffic) string {
-	out := ""
-	n := 0
-	for f := t.alive; f != nil && n < 10; f = f.after {
-		n++
-		r := f.result()
-		out += fmt.Sprintf("  %s %s -> %s, %d of %d bytes, since %v", r.Item, r.Src, r.Dst, r.Bytes, f.size, r.Start)
-		if c := f.carrier; c != nil {
-			out += "\n    " + describe(c.client)
-			if c.server != nil {
-				out += "\n    " + describe(c.server)
-			}
-		}
-		out += "\n"
-	}
-	return out
-}
-
-// describe returns all values of an endpoint that are visible from outside.
-func describe(e *tcp.Endpoint) string {
-	srtt, rto := e.RTT()
-	return fmt.Sprintf("conn %d dialled=%v %v window %+v srtt %d rto %d unsent %d %+v",
-		e.Index(), e.Dialled(), e.State(), e.Window(), srtt, rto, e.Unsent(), e.Counters())
 }
 
 // differ returns the first difference of two results.

@@ -115,6 +115,7 @@ func (w fairQPorts) Tally() law.Tally {
 		t[fairq.Unknown] += q.unknown
 		t[fairq.Opened] += q.opened
 		t[fairq.Refused] += q.refused
+		t[fairq.Samples] += q.ticks
 	}
 	return t
 }

@@ -37,7 +37,8 @@ type fairQPort struct {
 
 	resting bool // the timer rests
 	timer   event.Event
-	samples uint64
+	samples uint64 // by the timer and by packets
+	ticks   uint64 // of them by the timer
 
 	// Packets that left here. Each ACK of a connection in the table counts as one of rewritten, smaller, ungoverned and
 	// left.
@@ -66,6 +67,7 @@ func newFairQPort(sw *fairQSwitch, p *network.Port, c native.FairQConfig, epoch 
 
 // Happen is the timer.
 func (q *fairQPort) Happen(_ *event.Event, now event.Time) {
+	q.ticks++
 	if !q.sample(now) {
 		q.resting = false
 		return
