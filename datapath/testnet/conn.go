@@ -127,6 +127,27 @@ func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	})
 }
 
+// SendUnread writes bytes of zeros at one end, waits until all are acknowledged, and only then reads them at the other end.
+// The buffers of both must hold them.
+func SendUnread(tb testing.TB, from, to *net.TCPConn, bytes int) {
+	tb.Helper()
+	err := errors.Join(from.SetWriteDeadline(time.Now().Add(Patience)), to.SetReadDeadline(time.Now().Add(2*Patience)))
+	if err == nil {
+		_, err = io.CopyN(from, zeros{}, int64(bytes))
+	}
+	if err == nil {
+		Until(tb, fmt.Sprintf("all %d bytes from %s are acknowledged", bytes, from.LocalAddr()), func() bool {
+			i := ReadTCPInfo(tb, from)
+			return i.Unacked == 0 && i.Notsent_bytes == 0
+		})
+		_, err = io.CopyN(io.Discard, to, int64(bytes))
+	}
+	err = errors.Join(err, from.SetWriteDeadline(time.Time{}), to.SetReadDeadline(time.Time{}))
+	if err != nil {
+		tb.Fatalf("%d bytes from %s to %s: %v", bytes, from.LocalAddr(), to.LocalAddr(), err)
+	}
+}
+
 // Option sets an option of a connection's socket.
 func Option(tb testing.TB, c *net.TCPConn, set SocketOption) {
 	tb.Helper()
