@@ -25,6 +25,7 @@ func (l *ledger) drive(end event.Time, over func() bool) {
 		before := q.Happened()
 		q.Run(min(end, q.Now()+chunk))
 		l.look()
+		l.programs()
 		switch n := q.Happened() - before; {
 		case n > 2*lookEvents:
 			chunk = max(chunk/2, 1)

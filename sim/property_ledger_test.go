@@ -317,6 +317,15 @@ func (l *ledger) lookAtEnds() {
 	}
 }
 
+// programs checks that no program keeps an endpoint that is used for another connection.
+func (l *ledger) programs() {
+	for _, c := range l.s.traffic.conns {
+		if c != nil && (c.clientUp && c.client.Index() != c.index || c.serverUp && c.server.Index() != c.index) {
+			broken("the programs of connection %d have the endpoint of another one", c.index)
+		}
+	}
+}
+
 // ends is called for an endpoint whose connection is over.
 func (l *ledger) ends(e *tcp.Endpoint) {
 	i := e.Index()

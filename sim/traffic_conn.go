@@ -325,6 +325,10 @@ func (c *conn) stopSending(f *flow) {
 	}
 	e.Truncate(unsentBytes)
 	e.Close()
+	if e.State() == tcp.Closed { // it was in SYN-SENT with nothing to send: another connection may get the endpoint
+		c.abort()
+		return
+	}
 	c.t.queue.Set(&c.timer, c.t.queue.Now()+drainTime)
 }
 

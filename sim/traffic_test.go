@@ -156,6 +156,24 @@ func TestBulk_EndsAtItsStop(t *testing.T) {
 	within(t, "goodput in Mbit/s", float64(sum)*8/1.5/1e6, 90, 94.2)
 }
 
+// A flow that is stopped in its handshake, before it has written anything, leaves its connection at once. Another
+// connection may use its endpoint then. Starts have a jitter below one RTT, so the stop after one RTT is in the handshake.
+func TestCBR_StoppedInItsHandshake(t *testing.T) {
+	raw := carriedOut(t, baseWith("{name: short, from: sender1, to: receiver1, pattern: cbr, rate: 10Mbit, stop: 400us}",
+		"{name: long, from: sender1, to: receiver1, pattern: bulk, start: 5ms, stop: 1900ms}"))
+	if len(raw.Flows) != 2 {
+		t.Fatalf("%d flows", len(raw.Flows))
+	}
+	short, long := &raw.Flows[0], &raw.Flows[1]
+	if short.Group != "short" || short.Bytes != 0 || short.End != 400*us {
+		t.Errorf("short: %d bytes, ends at %v", short.Bytes, short.End)
+	}
+	if !long.Done || long.End != 1900*ms {
+		t.Errorf("long: done %v, ends at %v", long.Done, long.End)
+	}
+	within(t, "goodput of long in Mbit/s", float64(long.Bytes)*8/1.895/1e6, 90, 94.2)
+}
+
 // A closed loop sends its requests one after the other on each of its connections, and no more.
 func TestClosedLoop_NextRequestFollowsTheLastAnswer(t *testing.T) {
 	for _, c := range []struct {
