@@ -33,7 +33,7 @@ static weir_u16 native_edge_ack(const struct edge_rules *rules, struct native_ed
 	if (flagged)
 		return edge_hears(rules, &n->window, ack, field, now);
 	if (edge_remembers(rules, &n->window, now))
-		return edge_limits(rules, &n->window, ack, field, 0);
+		return edge_limits(rules, &n->window, ack, field);
 	if (rules->shrink == WINDOW_SHRINK_AVOID && n->window.known)
 		edge_passes(&n->window.edge, n->window.shift, ack, field);
 	return field;

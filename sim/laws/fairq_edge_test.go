@@ -168,7 +168,7 @@ func TestFairQ_EdgeKeepsTheRightEdge(t *testing.T) {
 	b, says := edgeOnly(t, "avoid")
 	one := b.talk(0, "sender1", "receiver1")
 	one.opens() // grants 65535 from 1001 on
-	b.expect("advertised 25088", says(one, true, 0, 196), 512)
+	b.expect("advertised 25088", says(one, true, 0, 196), 511)
 	b.expect("52535 are left", says(one, false, 13_000, 60_000), 411)
 	b.expect("all are used up", says(one, false, 65_608, 60_000), 196)
 	old := b.talk(1, "sender1", "receiver1")

@@ -212,7 +212,7 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 			stats->unadvertised += packets;
 		return;
 	}
-	field = edge_limits(&rules, w, s->ack, s->window, 0);
+	field = edge_limits(&rules, w, s->ack, s->window);
 	ack_write(ctx, s, stats, packets, field, field == s->window ? &stats->smaller : &stats->applied);
 }
 

@@ -168,8 +168,7 @@ WEIR_INLINE weir_u32 edge_floor(const struct edge_rules *rules, const struct edg
 }
 
 // Returns the field that an ACK leaves with: limited to the recorded window.
-WEIR_INLINE weir_u16 edge_limits(const struct edge_rules *rules, struct edge_window *w, weir_u32 ack, weir_u16 field,
-				int flagged)
+WEIR_INLINE weir_u16 edge_limits(const struct edge_rules *rules, struct edge_window *w, weir_u32 ack, weir_u16 field)
 {
 	struct window_ack a = {.ack = ack, .field = field, .shift = w->shift, .shrink = (weir_u8)rules->shrink};
 
@@ -177,12 +176,23 @@ WEIR_INLINE weir_u16 edge_limits(const struct edge_rules *rules, struct edge_win
 		return field;
 	a.floor_bytes = edge_floor(rules, w);
 	a.window_q8 = ((weir_u64)w->field << window_shift(w->shift, 0)) << 8;
-	// The own window of a flagged ACK was overwritten. Its sender announced at least what the right edge grants.
-	if (flagged && rules->shrink == WINDOW_SHRINK_AVOID && w->edge.known)
-		a.field = WINDOW_FIELD_MAX;
-	else if (flagged)
-		a.window_q8 = (weir_u64)WINDOW_EDGE_MAX << 8;
 	return window_rewrite(&a, &w->edge);
+}
+
+// Returns the field that a flagged ACK leaves with under shrink: avoid: as advertised, or what the right edge still
+// grants, if that is more. The own window of this ACK was overwritten. Its sender announced at least what the right edge
+// grants, rounded down (RFC 7323 2.4). So the edge rounds down too, and never grants more than the receiver did.
+WEIR_INLINE weir_u16 edge_keeps(struct edge_window *w, weir_u32 ack, weir_u16 field)
+{
+	weir_u32 shift = window_shift(w->shift, 0);
+	weir_u32 granted = window_keep_edge(&w->edge, ack, 0) >> shift;
+
+	if (granted > WINDOW_FIELD_MAX)
+		granted = WINDOW_FIELD_MAX;
+	if (granted > field)
+		field = (weir_u16)granted;
+	window_granted(&w->edge, ack, (weir_u32)field << shift);
+	return field;
 }
 
 // Event: a flagged ACK passes. Returns the field that it leaves with.
@@ -193,7 +203,9 @@ WEIR_INLINE weir_u16 edge_hears(const struct edge_rules *rules, struct edge_wind
 		return field;
 	w->field = field;
 	w->advertised_at = now;
-	return edge_limits(rules, w, ack, field, 1);
+	if (rules->shrink == WINDOW_SHRINK_AVOID && w->known)
+		return edge_keeps(w, ack, field);
+	return field;
 }
 
 // Reports whether a window is recorded and its lease is valid.

@@ -259,7 +259,7 @@ WEIR_INLINE int edge_run(struct edge_event *e)
 		if (e->ack.flagged)
 			e->result = edge_hears(&e->rules, &e->window, e->number, e->ack.field, e->ack.now);
 		else if (edge_remembers(&e->rules, &e->window, e->ack.now))
-			e->result = edge_limits(&e->rules, &e->window, e->number, e->ack.field, 0);
+			e->result = edge_limits(&e->rules, &e->window, e->number, e->ack.field);
 		else if (e->rules.shrink == WINDOW_SHRINK_AVOID && e->window.known)
 			edge_passes(&e->window.edge, e->window.shift, e->number, e->ack.field);
 		return 0;
