@@ -15,6 +15,7 @@ const (
 	lookEvents = 300                 // about so many events happen between two looks
 	mostEvents = 20_000_000          // in a run, without samples: one of some thousand packets that needs more does not end
 	lastCalm   = 2000 * event.Second // within which all is over after the last flow
+	patience   = 600 * event.Second  // within which a flow that will end gets data
 )
 
 // drive runs up to end or until over, and checks meanwhile.
@@ -37,6 +38,28 @@ func (l *ledger) drive(end event.Time, over func() bool) {
 		}
 	}
 	l.samples()
+}
+
+// toEnd drives to the end of all flows. While they get data at the end of the run's duration, they have more time: a
+// receiver with a buffer below one segment may get 200 bytes at each timeout.
+func toEnd(t *traffic, drive func(end event.Time)) {
+	drive(t.end)
+	for before := int64(-1); t.left > 0; {
+		after := t.ended
+		for _, c := range t.conns {
+			if c != nil && c.clientUp {
+				after += c.client.Counters().Received
+			}
+			if c != nil && c.serverUp {
+				after += c.server.Counters().Received
+			}
+		}
+		if after == before {
+			return
+		}
+		before = after
+		drive(t.queue.Now() + patience)
+	}
 }
 
 // checkEvents checks that the run has not had too many events. Samples by FairQ's timers have a limit of their own. While
@@ -120,7 +143,7 @@ func (l *ledger) carried() (fault string) {
 		}
 	}()
 	t := l.s.traffic
-	l.drive(t.end, func() bool { return t.left == 0 })
+	toEnd(t, func(end event.Time) { l.drive(end, func() bool { return t.left == 0 }) })
 	if t.left > 0 {
 		return "the flow has not ended"
 	}
@@ -153,5 +176,20 @@ func TestRandomEnd_FindsRepeats(t *testing.T) {
 	l.fairq.Interval = 3 * law.Duration(event.Microsecond)
 	if fault := l.carried(); !strings.Contains(fault, "are due") {
 		t.Errorf("three samples an interval: %q", fault)
+	}
+}
+
+// A flow that still gets data at the end of the duration may go on. One whose receiver has stopped reading may not.
+func TestRandomEnd_WaitsForSlowFlows(t *testing.T) {
+	l := slow(t, mostEvents)
+	l.s.traffic.end = l.s.traffic.t0 + 200*event.Millisecond
+	if fault := l.carried(); fault != "" || l.s.queue.Now() < 2*l.s.traffic.end {
+		t.Errorf("at %d ns, %q", l.s.queue.Now(), fault)
+	}
+	l = slow(t, mostEvents)
+	l.s.traffic.end = l.s.traffic.t0 + 200*event.Millisecond
+	doAt(l.s.queue, l.s.traffic.end-1, func() { l.s.traffic.conns[0].server.Pause(true) })
+	if fault := l.carried(); fault != "the flow has not ended" || l.s.queue.Now() > 3*patience {
+		t.Errorf("not read: at %d ns, %q", l.s.queue.Now(), fault)
 	}
 }

@@ -221,7 +221,7 @@ func (tr *trial) unwatched() (*result.Raw, error) {
 	s.begin()
 	t, background := s.traffic, context.Background()
 	nobody := func(event.Time) {}
-	s.until(background, t.end, func() bool { return t.left == 0 }, nobody)
+	toEnd(t, func(end event.Time) { s.until(background, end, func() bool { return t.left == 0 }, nobody) })
 	s.until(background, s.queue.Now()+lastCalm, func() bool { return t.open == 0 }, nobody)
 	t.finish(true)
 	return s.raw(false), nil
@@ -237,9 +237,9 @@ func (tr *trial) watched() (*result.Raw, error) {
 	l := newLedger(s, tb, &tr.tally, tr.run)
 	s.begin()
 	t := s.traffic
-	l.drive(t.end, func() bool { return t.left == 0 })
+	toEnd(t, func(end event.Time) { l.drive(end, func() bool { return t.left == 0 }) })
 	if t.left > 0 {
-		broken("%d flows or loops have not ended %d ns after the network healed:\n%s", t.left, t.end-tb.heals, stuck(t))
+		broken("%d flows or loops have not ended %d ns after the network healed:\n%s", t.left, s.queue.Now()-tb.heals, stuck(t))
 	}
 	l.drive(s.queue.Now()+lastCalm, func() bool { return t.open == 0 })
 	if t.open > 0 {
