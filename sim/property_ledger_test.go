@@ -156,7 +156,8 @@ func (l *ledger) talk(pk *network.Packet) *talk {
 }
 
 // take ends a packet's way, and checks that it is unchanged. Allowed changes are a mark, its path, and with FairQ a
-// smaller window of an acknowledgement. A packet that is lost on its way may still have the edge's flag.
+// smaller window of an acknowledgement, or that of talk.keeps. A packet that is lost on its way may still have the edge's
+// flag.
 func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	p, ok := l.inside[pk]
 	if !ok {
@@ -174,9 +175,13 @@ func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	}
 	now.SetECN(p.was.ECN())
 	now.SetHash(p.was.Hash())
-	if l.fairq != nil && now.Flags()&network.ACK != 0 && now.Window() < p.was.Window() {
+	switch {
+	case l.fairq == nil || now.Flags()&network.ACK == 0:
+	case now.Window() < p.was.Window():
 		now.SetWindow(p.was.Window())
 		l.tally.Narrowed++
+	case now.Window() > p.was.Window() && l.fairq.Edge && l.fairq.Shrink == "avoid" && p.talk.keeps(pk):
+		now.SetWindow(p.was.Window())
 	}
 	if l.fairq != nil && lost && now.Reserved() != p.was.Reserved() {
 		now.SetReserved(p.was.Reserved())
