@@ -35,12 +35,12 @@ static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, c
 {
 	struct port *port = native_port(w, id);
 	struct port_config *config = port ? &w->entries[id].config : 0;
-	int opens;
+	int here = !ask->apart, live = !ask->gone;
 
 	if (!port)
 		return;
-	opens = w->count == COUNT_OPENING && ask->syn && !ask->apart && port_limits_opening(config, port, !ask->gone);
-	grant_of(config, port, ask->bucket, opens, grant_divisor(config, !ask->apart), now_ns, granted);
+	ack_granted(config, port, ask->bucket, ack_opens(config, port, w->count, ask->syn, here, &now_ns, &live), here, now_ns,
+		    granted);
 	grant_promised(port, ask->bucket, ask->promise, granted);
 }
 
@@ -48,28 +48,16 @@ static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct n
 			       const struct granted *granted, struct window_edge *edge)
 {
 	weir_u16 own = ask->unified && !ask->syn ? window_convert(ask->field, ask->shift, ask->announced) : ask->field;
-	weir_u64 answer = (weir_u64)own << 16 | own | (weir_u64)own << NATIVE_LAW;
-	struct window_edge kept = *edge;
-	struct window_ack a = {0};
-	weir_u16 field;
+	struct window_ack a = {
+		.ack = ask->ack, .field = own, .shift = ask->unified ? ask->announced : ask->shift,
+		.syn = ask->syn, .shrink = ask->shrink,
+	};
+	weir_u16 limited = own, field = own;
 
-	if (!granted->window_q8 && !granted->would_q8)
-		return answer;
-	a.window_q8 = granted->window_q8 ? granted->window_q8 : granted->would_q8;
-	a.floor_bytes = grant_floor(&w->entries[id].config, ask->mss, ask->gso);
-	a.ack = ask->ack;
-	a.field = own;
-	a.shift = ask->unified ? ask->announced : ask->shift;
-	a.syn = ask->syn;
-	a.shrink = ask->shrink;
-	field = window_rewrite(&a, &kept);
-	if (granted->window_q8) {
-		*edge = kept;
-		return NATIVE_GOVERNED | (weir_u64)field << NATIVE_LAW | (weir_u64)own << 16 | field;
-	}
-	if (ask->shrink == WINDOW_SHRINK_AVOID) // an unlimited flow passes, and grants what it offers
-		window_granted(edge, ask->ack, (weir_u32)own << window_shift(a.shift, a.syn));
-	return (weir_u64)field << NATIVE_LAW | (weir_u64)own << 16 | own;
+	if (ack_is_limitable(granted))
+		field = ack_limit(&a, &w->entries[id].config, granted, ask->mss, ask->gso,
+				  ask->shrink == WINDOW_SHRINK_AVOID, edge, &limited);
+	return (granted->window_q8 ? NATIVE_GOVERNED : 0) | (weir_u64)limited << NATIVE_LAW | (weir_u64)own << 16 | field;
 }
 
 // The fields of an ACK: in the low 16 bits the one it leaves with, then the one it would leave with if no port granted

@@ -8,8 +8,8 @@
 //   3 ack_is_limited  calculates the field: the smaller of both, not below the flow's floor
 //   4 ack_is_written  writes it into the header, with the checksum
 //
-// The rest is in files of its own, each behind one call: edge mode (edge_mode.h), scale: unify (unify.h), equal paths
-// (ecmp.h), and counts for observers (observe.h).
+// core/fairq/ack.h decides 2 and 3, also for the simulator. The rest is in files of its own, each behind one call: edge
+// mode (edge_mode.h), scale: unify (unify.h), equal paths (ecmp.h), and counts for observers (observe.h).
 #ifndef WEIR_BPF_ACK_H
 #define WEIR_BPF_ACK_H
 
@@ -24,7 +24,16 @@
 #include "unify.h"
 #include "../lib/rewrite.h"
 #include "../../core/fairq/credit.h"
-#include "../../core/fairq/groups.h"
+
+// Limits a window with shrink: avoid. A function of its own, so that the verifier checks its many paths once.
+__noinline int ack_keeps_edge(const struct window_ack *window, struct window_edge *edge)
+{
+	return window && edge ? window_rewrite(window, edge) : 0;
+}
+
+#define ACK_CLOCK(now_ns, live) ((now_ns) = bpf_ktime_get_ns(), (live) = is_live(now_ns))
+#define ACK_KEEPS_EDGE(window, edge) ack_keeps_edge(window, edge)
+#include "../../core/fairq/ack.h"
 
 struct ack {
 	struct end *receiver, *sender; // of the data
@@ -62,16 +71,12 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets,
 					   const int credit)
 {
-	int live = 0, opens = 0;
+	int here = a->sender->port != 0, live = 0, opens;
 	__u64 now = 0;
 
-	if (count == COUNT_OPENING && a->window.syn && a->sender->port) {
-		now = bpf_ktime_get_ns();
-		live = is_live(now);
-		opens = port_limits_opening(a->config, a->port, live);
-	}
+	opens = ack_opens(a->config, a->port, count, a->window.syn, here, &now, &live);
 	asked_begins(&a->asked, a->id, a->port);
-	grant_of(a->config, a->port, c->bucket, opens, grant_divisor(a->config, a->sender->port != 0), now, &a->granted);
+	ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
 	if (credit)
 		grant_promised(a->port, c->bucket, credit_limit(a->port, a->sender), &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
@@ -84,42 +89,22 @@ static __always_inline __u32 ack_bytes(const struct ack *a, __u16 field)
 	return (__u32)field << window_shift(a->window.shift, a->window.syn);
 }
 
-// Limits a window with shrink: avoid. A function of its own, so that the verifier checks its many paths once.
-__noinline int ack_keeps_edge(const struct window_ack *window, struct window_edge *edge)
-{
-	return window && edge ? window_rewrite(window, edge) : 0;
-}
-
-// Returns the field that leaves. An unlimited flow keeps its own field; *limited is what it would be.
+// Returns the field that leaves, and sets *limited to the field under the limit.
 static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, struct port_counts *stats, __u64 packets,
 					    __u16 *limited)
 {
-	struct window_edge edge = {};
-	__u16 own = a->window.field;
+	__u16 own = a->window.field, field;
 
-	a->window.window_q8 = a->granted.window_q8 ? a->granted.window_q8 : a->granted.would_q8;
-	a->window.floor_bytes = grant_floor(a->config, a->receiver->mss, a->sender->gso);
-	if (shrink == WINDOW_SHRINK_AVOID) {
-		struct window_ack window = a->window; // a copy, because the address of a->window would keep *a in memory
-
-		edge = acks->edge;
-		*limited = ack_keeps_edge(&window, &edge);
-	} else {
-		*limited = window_rewrite(&a->window, &edge);
-	}
+	field = ack_limit(&a->window, a->config, &a->granted, a->receiver->mss, a->sender->gso,
+			  shrink == WINDOW_SHRINK_AVOID, &acks->edge, limited);
 	asked_law(&a->asked, &a->window, *limited);
 	if (!a->sender->port)
 		stats->assumed += packets;
-	if (!a->granted.window_q8) {
+	if (!a->granted.window_q8)
 		a->said = &stats->free_;
-		if (shrink == WINDOW_SHRINK_AVOID)
-			window_granted(&acks->edge, a->window.ack, ack_bytes(a, own));
-		return own;
-	}
-	a->said = *limited == own ? &stats->smaller : &stats->rewritten;
-	if (shrink == WINDOW_SHRINK_AVOID)
-		acks->edge = edge;
-	return *limited;
+	else
+		a->said = *limited == own ? &stats->smaller : &stats->rewritten;
+	return field;
 }
 
 // Writes the field and the reserved bits if they differ from the header's. With scale: unify the field may differ also
@@ -158,7 +143,7 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	field = limited = a.window.field;
 	if (a.port && a.config) {
 		ack_is_granted(&a, s, c, packets, credit);
-		if (a.granted.window_q8 || a.granted.would_q8)
+		if (ack_is_limitable(&a.granted))
 			field = ack_is_limited(&a, acks, stats, packets, &limited);
 	}
 	observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
