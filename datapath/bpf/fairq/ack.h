@@ -42,6 +42,7 @@ struct ack {
 	__u64 *said;       // the counter of its outcome
 	struct granted granted; // what the port grants the flow
 	__u32 id;          // of the port
+	int may_advertise;
 	struct window_ack window;
 	struct asked asked;
 };
@@ -58,6 +59,7 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	a->config = bpf_map_lookup_elem(&configs, &id);
 	a->said = &stats->ungoverned;
 	a->granted = (struct granted){};
+	a->may_advertise = 1;
 	a->asked = (struct asked){};
 	a->window = (struct window_ack){
 		.field = scale == SCALE_UNIFY ? unify_field(a->receiver, s) : s->window,
@@ -79,6 +81,7 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 	ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
 	if (credit)
 		grant_promised(a->port, c->bucket, credit_limit(a->port, a->sender), &a->granted);
+	a->may_advertise = grant_advertises(a->port, c->bucket, &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }
@@ -148,8 +151,7 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	}
 	observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
 	if (edge)
-		field = edge_handles(&a.window, a.receiver, s, field, &bits, &a.granted,
-					grant_advertises(a.port, c->bucket, &a.granted), &a.asked);
+		field = edge_handles(&a.window, a.receiver, s, field, &bits, &a.granted, a.may_advertise, &a.asked);
 	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said, edge);
 	asked_reported(&a.asked, ctx, s, c, field);
 	return field;

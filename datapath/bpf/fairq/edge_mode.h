@@ -41,6 +41,7 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	asked_grants(&asked, config, port, &granted);
 	asked_about(&asked, s, c, shift, 0, 0, packets);
 	edge_ack_of(&ack, s, shift, granted.window_q8);
+	e = asked_sees(&asked, e);
 	due = edge_due(e, &ack);
 	asked_edge(&asked, &ack, due);
 	asked_left(&asked, s, c, due ? LEFT_NOT : LEFT_TO_EDGE);
@@ -58,18 +59,21 @@ static __always_inline __u16 edge_handles(const struct window_ack *w, struct end
 					     __u16 field, __u8 *bits, const struct granted *granted, int may,
 					     struct asked *asked)
 {
+	struct end *seen = asked_sees(asked, receiver);
 	struct edge_ack ack;
 	int due;
 
 	if (w->syn)
 		return field;
 	edge_ack_of(&ack, s, w->shift, granted->window_q8);
-	due = may && edge_due(receiver, &ack);
+	due = may && edge_due(seen, &ack);
 	asked_edge(asked, &ack, due);
 	if (!due)
 		return field;
 	*bits |= EDGE_FLAG;
-	return edge_advertise(receiver, &ack, field);
+	field = edge_advertise(seen, &ack, field);
+	asked_keeps(asked, receiver);
+	return field;
 }
 
 #endif

@@ -9,6 +9,7 @@
 struct asked {
 	struct law_ack *record; // NULL: no port governs the ACK, or the ring is full
 	struct law_order *order;
+	struct end seen; // the ACK's end as it was recorded
 };
 
 static __always_inline void asked_end(struct law_end *to, const struct end *e)
@@ -65,7 +66,8 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 
 	if (!record)
 		return;
-	asked_end(&record->end, &c->end[s->side & 1]);
+	asked->seen = c->end[s->side & 1];
+	asked_end(&record->end, &asked->seen);
 	if (!(record->end.flags & END_UNIFIED))
 		record->end.shift = shift;
 	record->before = c->acks[s->side & 1].edge;
@@ -79,6 +81,24 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 	record->shrink = shrink;
 	record->apart = !sender->port;
 	record->live = live;
+}
+
+// Returns the end from which edge mode decides about an ACK: the recorded copy. An ACK of the same end on another CPU may
+// change the end between the record and the decision, and the trace would then name another input than the decision had.
+static __always_inline struct end *asked_sees(struct asked *asked, struct end *e)
+{
+	return asked->record ? &asked->seen : e;
+}
+
+// Copies what edge mode changed in the recorded end to the connection's.
+static __always_inline void asked_keeps(const struct asked *asked, struct end *e)
+{
+	if (!asked->record)
+		return;
+	e->edge_advertised = asked->seen.edge_advertised;
+	e->edge_advertised_at = asked->seen.edge_advertised_at;
+	e->upstream_at = asked->seen.upstream_at;
+	e->upstream = asked->seen.upstream;
 }
 
 // Records the inputs of edge mode, and whether the ACK advertises.
@@ -111,7 +131,7 @@ static __always_inline void asked_ends(struct asked *asked, const struct segment
 	struct law_ack *record = asked->record;
 	__u8 shift = record->end.shift;
 
-	asked_end(&record->end_after, &c->end[s->side & 1]);
+	asked_end(&record->end_after, &asked->seen);
 	record->end_after.shift = shift;
 	record->after = c->acks[s->side & 1].edge;
 	record->left = left;
