@@ -279,16 +279,19 @@ type fairqPortCredit struct {
 		Zero          uint32
 	}
 	State struct {
-		_           structs.HostLayout
-		ClockNs     uint64
-		QueueNs     uint64
-		ChargedNs   uint64
-		CorrectedNs int64
-		FactorLess  uint32
-		LongestNs   uint32
-		Promises    uint64
-		Parked      uint64
-		Full        uint64
+		_               structs.HostLayout
+		ClockNs         uint64
+		QueueNs         uint64
+		ChargedNs       uint64
+		CorrectedNs     int64
+		FactorLess      uint32
+		LongestNs       uint32
+		Promises        uint64
+		Parked          uint64
+		Full            uint64
+		OwedBytes       uint32
+		OwedBeforeBytes uint32
+		OwedSpan        uint64
 	}
 }
 

@@ -36,7 +36,7 @@ func newCreditBed(t interface{ Cleanup(func()) }, mode native.CreditMode) *credi
 func (b *creditBed) opens(nowNs uint64, backlog uint32) (promise uint32, a native.CreditAnswer) {
 	promise = b.sw.Acknowledges(0, &native.CreditAck{
 		NowNs: nowNs, FloorBytes: 1461, BacklogBytes: backlog, LengthBytes: 130, Opens: native.CreditOpens,
-	}, &a)
+	}, 0, &a)
 	return promise, a
 }
 
@@ -91,8 +91,8 @@ func TestCredit_PromiseIsChargedOnce(t *testing.T) {
 	charged := b.state.ChargedNs
 	var again native.CreditAnswer
 	got := b.sw.Acknowledges(0, &native.CreditAck{
-		NowNs: 1000, Promise: promise, Live: 1, FloorBytes: 1461, BacklogBytes: 60_000, LengthBytes: 130, Opens: native.CreditOpens,
-	}, &again)
+		NowNs: 1000, Promise: promise, FloorBytes: 1461, BacklogBytes: 60_000, LengthBytes: 130, Opens: native.CreditOpens,
+	}, int64(a.LiveNs)-1000, &again)
 	if got != promise || b.state.ChargedNs != charged {
 		t.Errorf("promise %d after %d; charged %d ns more", got, promise, b.state.ChargedNs-charged)
 	}
@@ -111,7 +111,7 @@ func TestCredit_TinyAnswersDoNotWait(t *testing.T) {
 		if a.LengthBytes != 0 && i > 2000 {
 			waited++
 		}
-		b.sw.CreditUsed(0, promise, 64)
+		b.sw.CreditUsed(0, uint64(i)*10_000, promise, 64, int64(a.LiveNs)-int64(i)*10_000)
 	}
 	if waited > 0 {
 		t.Errorf("%d requests waited, while 64 bytes of each answer use 7 %% of the line", waited)
@@ -127,19 +127,19 @@ func TestCredit_EndsDoNotWait(t *testing.T) {
 	b.sw.Port(0).Law.Flows = 60
 	ask := native.CreditAck{FloorBytes: 1461, AdvanceBytes: 1448, LengthBytes: 66}
 	var a native.CreditAnswer
-	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes == 0 || b.sw.Port(0).Pacing != 1 {
+	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes == 0 || b.sw.Port(0).Pacing != 1 {
 		t.Errorf("%+v: a full segment must wait; pacing %d", a, b.sw.Port(0).Pacing)
 	}
 	ask.Ends = 1
-	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes != 0 {
+	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes != 0 {
 		t.Errorf("%+v: the end of a message waits", a)
 	}
 	ask.Ends, ask.AdvanceBytes = 0, 64
-	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes != 0 {
+	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes != 0 {
 		t.Errorf("%+v: the acknowledgement of 64 bytes waits", a)
 	}
 	ask.Behind = 1
-	if b.sw.Acknowledges(0, &ask, &a); a.LengthBytes == 0 {
+	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes == 0 {
 		t.Errorf("%+v: a packet overtakes one of its own direction", a)
 	}
 }
@@ -163,7 +163,7 @@ func TestCredit_Properties(t *testing.T) {
 				Ends: uint8(rapid.IntRange(0, 1).Draw(t, "ends")), Fixed: uint8(rapid.IntRange(0, 1).Draw(t, "fixed")),
 			}
 			var a native.CreditAnswer
-			promise := b.sw.Acknowledges(0, &ask, &a)
+			promise := b.sw.Acknowledges(0, &ask, 0, &a)
 			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(ask.FloorBytes, b.config.FirstBytes)) {
 				t.Fatalf("a promise of %d with a floor of %d", promise, ask.FloorBytes)
 			}

@@ -45,6 +45,9 @@ type CreditState struct {
 	Promises    uint64 // opening packets
 	Parked      uint64 // packets that waited
 	Full        uint64 // packets that passed because the wait would have been too long
+	OwedBytes   uint32 // promises of this span that are not used yet
+	OwedBefore  uint32 // of the span before
+	OwedSpan    uint64
 }
 
 // The flights that a packet may begin: enum credit_opens of core/fairq/credit.h.
@@ -64,7 +67,7 @@ type CreditAck struct {
 	Opens         uint8
 	Pacing        uint8
 	Behind, Fixed uint8
-	Live          uint8 // 1: Promise is live
+	life          uint8 // Acknowledges sets it
 	Ends          uint8 // 1: it acknowledges the end of a message
 	_             [6]uint8
 }
@@ -94,14 +97,15 @@ func (s *Switch) SetCredit(id int, config *CreditConfig) *CreditState {
 }
 
 // Acknowledges charges an acknowledgement of data that leaves by the port. It returns the promise of the data's sender
-// from now on, 0 if the law's window limits it, and sets when the packet leaves: credit_acknowledges.
-func (s *Switch) Acknowledges(id int, ack *CreditAck, answer *CreditAnswer) uint32 {
-	return uint32(C.native_credit_acknowledges(s.c, C.weir_u32(id), (*C.struct_credit_ack)(unsafe.Pointer(ack)), (*C.struct_credit_answer)(unsafe.Pointer(answer))))
+// from now on, 0 if the law's window limits it, and sets when the packet leaves: credit_acknowledges. leftNs: until the
+// sender's promise ends (CreditAnswer.LiveNs less the time).
+func (s *Switch) Acknowledges(id int, ack *CreditAck, leftNs int64, answer *CreditAnswer) uint32 {
+	return uint32(C.native_credit_acknowledges(s.c, C.weir_u32(id), (*C.struct_credit_ack)(unsafe.Pointer(ack)), C.longlong(leftNs), (*C.struct_credit_answer)(unsafe.Pointer(answer))))
 }
 
-// CreditUsed records that an end with a promise sends its first data: credit_used.
-func (s *Switch) CreditUsed(id int, promise, payloadBytes uint32) {
-	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u32(promise), C.weir_u32(payloadBytes))
+// CreditUsed records that an end with a promise sends its first data: credit_used. leftNs: until the promise ends.
+func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64) {
+	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs))
 }
 
 // CreditOther charges a frame that no credit released: credit_other.

@@ -11,7 +11,7 @@ static void native_credit_begins(struct weir_world *w, weir_u32 id, const struct
 }
 
 static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, struct credit_ack *ack,
-					   struct credit_answer *answer)
+					   long long left_ns, struct credit_answer *answer)
 {
 	struct native_entry *s = &w->entries[id];
 
@@ -19,14 +19,19 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 	port_paces(&s->config, &s->at.port, ack->pacing);
 	answer->leaves_ns = ack->now_ns;
 	answer->length_bytes = 0;
+	ack->life = credit_life(&s->credit, left_ns);
 	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind)
 		return 0;
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
 }
 
-static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u32 promise, weir_u32 payload_bytes)
+// left_ns: until the promise ends.
+static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 promise, weir_u32 payload_bytes,
+			       long long left_ns)
 {
-	credit_used(&w->entries[id].credits, promise, payload_bytes);
+	struct native_entry *s = &w->entries[id];
+
+	credit_used(&s->credit, &s->credits, now_ns, promise, payload_bytes, credit_life(&s->credit, left_ns));
 }
 
 static void native_credit_other(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 frame_bytes)

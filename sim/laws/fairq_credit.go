@@ -34,7 +34,7 @@ type turns struct {
 	sent  [2]uint32     // sequence number behind the furthest data of each end
 	una   [2]uint32     // the furthest acknowledgement of each end
 	known [2]bool       // una is valid
-	live  [2]event.Time // the promise of an end is live until then
+	live  [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
 	until [2]event.Time // the latest packet of an end waits until then
 	turn  uint8         // 1 + the end that sent data last
 	push  [2]bool       // the end's furthest data ends a message, in this turn for the first time
@@ -120,16 +120,13 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	if t.push[1-from] && t.sent[1-from] == pk.Ack() {
 		ask.Ends, t.push[1-from] = 1, false
 	}
-	if sender.Promise != 0 && t.live[1-from] > now {
-		ask.Live = 1
-	}
 	if t.until[from] > now {
 		ask.Behind = 1
 	}
 	ask.FloorBytes = q.sw.state.Floor(int(at.id)-1, e.MSS, 0)
 	ask.BacklogBytes = uint32(min(at.port.Backlog(), math.MaxUint32))
 	var answer native.CreditAnswer
-	sender.Promise = q.sw.state.Acknowledges(int(at.id)-1, &ask, &answer)
+	sender.Promise = q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer)
 	if opens != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}

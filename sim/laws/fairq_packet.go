@@ -210,7 +210,8 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool
 		return false
 	}
 	if e.Promise != 0 && q.credits != nil {
-		q.sw.state.CreditUsed(int(q.id)-1, e.Promise, uint32(pk.Payload()))
+		left := q.sw.turns[c.slot].live[side(pk)] - now
+		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), e.Promise, uint32(pk.Payload()), int64(left))
 		e.Promise = 0
 	}
 	return q.sw.turns[c.slot].took(side(pk), pk)

@@ -42,14 +42,21 @@ struct {
 
 static __always_inline __u32 credit_time(__u64 ns) { return ns >> CREDIT_UNIT_LOG2_NS; }
 
+// Returns the time until an end's promise ends, in ns, for credit_life.
+static __always_inline __s64 credit_left(const struct end *e, __u32 now)
+{
+	return (__s64)(__s32)(e->promise_until - now) * (1 << CREDIT_UNIT_LOG2_NS);
+}
+
 // Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
 __noinline int credit_data(const struct segment *s, struct connection *c)
 {
 	__u32 id = port_id, promise;
 	struct port_credit *p;
-	__u8 side, turn;
+	__u8 side, turn, life;
 	struct end *e;
 	int begins;
+	__u64 now;
 
 	if (!s || !c)
 		return 0;
@@ -62,8 +69,10 @@ __noinline int credit_data(const struct segment *s, struct connection *c)
 		e->promise = 0;
 		p = bpf_map_lookup_elem(&credits, &id);
 		if (p) {
+			now = bpf_ktime_get_ns();
+			life = credit_life(&p->config, credit_left(e, credit_time(now)));
 			bpf_spin_lock(&p->lock);
-			credit_used(&p->state, promise, s->payload);
+			credit_used(&p->config, &p->state, now, promise, s->payload, life);
 			bpf_spin_unlock(&p->lock);
 		}
 	}
@@ -111,6 +120,7 @@ static __always_inline __u32 credit_opening(const struct segment *s, const struc
 struct credited {
 	struct credit_ack ack;
 	struct credit_answer answer;
+	__s64 left_ns; // until the promise ends, for credit_life
 };
 
 // Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Returns the promise of the
@@ -122,6 +132,7 @@ __noinline int credit_decides(__u32 id, struct credited *d)
 
 	if (!p || !d)
 		return 0;
+	d->ack.life = credit_life(&p->config, d->left_ns);
 	bpf_spin_lock(&p->lock);
 	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
 	bpf_spin_unlock(&p->lock);
@@ -193,7 +204,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	if (d.ack.advance_bytes >= REACH)
 		d.ack.advance_bytes = 0;
 	d.ack.ends = credit_ends(s, c);
-	d.ack.live = (__s32)(sender->promise_until - now) > 0;
+	d.left_ns = credit_left(sender, now);
 	d.ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
 	port_backlog(config, port, &d.ack.backlog_bytes);
 	d.ack.length_bytes = ctx->len;

@@ -8,7 +8,9 @@
 //   clock      the time when all bytes that were released to the port will have drained. Each packet that releases data
 //              moves it on by the time that these bytes take on the line. `ahead` is clock - now, in bytes
 //   promise    the window in an opening packet: a SYN-ACK, an ACK of a handshake, or a request. It is what the port has
-//              room for: capacity - backlog - ahead, at least a segment, at most a first flight
+//              room for: capacity - backlog - max(ahead, owed), at least a segment, at most a first flight
+//   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
+//              clock then counts the answer as drained, although it still has to come
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
 //              in the parking queue (datapath/park)
 //   pacing     the port's flows at one segment each exceed its capacity. All windows are one segment then, and each ACK
@@ -22,6 +24,9 @@
 //   bytes       u32, frames as the buffer counts them. ns = bytes * byte_ns_q20 >> 20, rounded down.
 //   factor      of the cost of promises, in 1024ths, 32 .. 1024: the mean share of a promise that recent answers used. A
 //               tiny answer does not use it: without the factor such answers would wait although the line is idle.
+//   owed        a promise counts from when it is given until its end sends data, for wait_ns to 2 wait_ns at most: there are
+//               two sums, of this span of wait_ns and of the one before it. An end that uses its promise after the clock
+//               has forgotten it is charged again.
 //   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from -1/2 to +1 of
 //               it, so that the charges of one cycle remove the error. cycle = max(ahead, capacity). `corrected` is the sum
 //               of the corrections of the latest cycle, which the queue does not show yet.
@@ -71,6 +76,9 @@ struct credit_state {
 	weir_u64 promises;   // opening packets
 	weir_u64 parked;     // packets that waited
 	weir_u64 full;       // packets that passed because the wait would have been too long
+	weir_u32 owed_bytes; // promises of this span that are not used yet, with the headers of their frames
+	weir_u32 owed_before_bytes; // of the span before
+	weir_u64 owed_span;  // number of this span
 };
 
 // A packet that releases data to the port.
@@ -146,14 +154,53 @@ WEIR_INLINE weir_u32 credit_room(const struct credit_config *config, weir_u32 ba
 	return config->capacity_bytes > backlog_bytes ? config->capacity_bytes - backlog_bytes : 0;
 }
 
+// Moves the sums of promises that are not used yet on to the span of this time.
+WEIR_INLINE void credit_owes_until(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns)
+{
+	weir_u64 span = now_ns / (config->wait_ns ? config->wait_ns : 1);
+
+	if (span == state->owed_span)
+		return;
+	state->owed_before_bytes = span == state->owed_span + 1 ? state->owed_bytes : 0;
+	state->owed_bytes = 0;
+	state->owed_span = span;
+}
+
+// Returns what a promise counts for while it is not used.
+WEIR_INLINE weir_u32 credit_owes(const struct credit_config *config, weir_u32 promise)
+{
+	return credit_cost(config, promise, CREDIT_SEGMENT_BYTES + 1);
+}
+
+// Event: a promise is used, or replaced. The oldest promises are assumed to be used first.
+WEIR_INLINE void credit_owes_less(struct credit_state *state, weir_u32 bytes)
+{
+	weir_u32 before = bytes < state->owed_before_bytes ? bytes : state->owed_before_bytes;
+
+	bytes -= before;
+	state->owed_before_bytes -= before;
+	state->owed_bytes -= bytes < state->owed_bytes ? bytes : state->owed_bytes;
+}
+
+// Returns the bytes of promises that are not used yet, less the share that answers do not use.
+WEIR_INLINE weir_u32 credit_owed(const struct credit_state *state)
+{
+	weir_u64 owed = (weir_u64)state->owed_bytes + state->owed_before_bytes;
+
+	owed = owed * credit_factor(state) / CREDIT_FACTOR;
+	return owed < CREDIT_BYTES_MAX ? (weir_u32)owed : CREDIT_BYTES_MAX;
+}
+
 // Event: an opening packet. Returns the window that it promises, in bytes: floor_bytes or more.
 WEIR_INLINE weir_u32 credit_promise(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 				    weir_u32 backlog_bytes, weir_u32 floor_bytes)
 {
 	weir_u32 room = credit_room(config, backlog_bytes);
-	weir_u32 ahead = credit_bytes(config, credit_ahead(state, now_ns));
+	weir_u32 ahead = credit_bytes(config, credit_ahead(state, now_ns)), owed = credit_owed(state);
 
 	state->promises++;
+	if (ahead < owed)
+		ahead = owed;
 	room = room > ahead ? room - ahead : 0;
 	if (room > config->first_bytes)
 		room = config->first_bytes;
@@ -241,13 +288,40 @@ WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_
 	state->clock_ns = credit_from(state->clock_ns, now_ns) + credit_ns(config, frame_bytes + config->line_bytes);
 }
 
-// Event: an end that had a promise sends its first data, of this many bytes. Short answers make later promises cheaper.
-WEIR_INLINE void credit_used(struct credit_state *state, weir_u32 promise, weir_u32 payload_bytes)
+// What is known of a promise when its end uses it, or gets another.
+enum credit_life {
+	CREDIT_LIVE = 1, // the clock still counts it
+	CREDIT_OWED = 2, // it counts as not used
+};
+
+// Returns the time for which the clock counts a promise, in ns.
+WEIR_INLINE weir_u64 credit_live_ns(const struct credit_config *config)
+{
+	return CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
+}
+
+// Returns the life of a promise: enum credit_life. left_ns: until the end of the time that credit_acknowledges sets.
+WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long left_ns)
+{
+	if (left_ns > 0)
+		return CREDIT_LIVE | CREDIT_OWED;
+	return left_ns + (long long)config->wait_ns > (long long)credit_live_ns(config) ? CREDIT_OWED : 0;
+}
+
+// Event: an end that had a promise sends its first data, of this many bytes. life: of the promise. Short answers make later
+// promises cheaper. A late answer is charged.
+WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns, weir_u32 promise,
+			     weir_u32 payload_bytes, weir_u8 life)
 {
 	weir_u32 segment = promise < CREDIT_SEGMENT_BYTES ? promise : CREDIT_SEGMENT_BYTES; // a longer flight comes in several
 	weir_u32 share = payload_bytes < segment / 4 ? CREDIT_FACTOR * payload_bytes / segment : CREDIT_FACTOR;
-	weir_u32 factor = credit_factor(state);
+	weir_u32 factor = credit_factor(state), owes = credit_owes(config, promise);
 
+	credit_owes_until(config, state, now_ns);
+	if (life & CREDIT_OWED)
+		credit_owes_less(state, owes);
+	if (!(life & CREDIT_LIVE) && config->mode)
+		state->clock_ns = credit_from(state->clock_ns, now_ns) + credit_ns(config, owes) * share / CREDIT_FACTOR;
 	factor = factor - factor / 32 + share / 32;
 	state->factor_less = CREDIT_FACTOR - (factor > 32 ? factor : 32);
 }
@@ -275,7 +349,7 @@ struct credit_ack {
 	weir_u8 opens;          // enum credit_opens
 	weir_u8 pacing;         // 1: the port paces
 	weir_u8 behind, fixed;  // as in credit_ask
-	weir_u8 live; // 1: the promise is: it was charged, and the end may still use it
+	weir_u8 life; // of the promise: enum credit_life
 	weir_u8 ends; // 1: it acknowledges the end of a message, and nothing is likely to follow
 	weir_u8 zero[6];
 };
@@ -293,18 +367,21 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		.fixed = ack->fixed,
 	};
 	weir_u32 promise = ack->promise, want;
-	weir_u64 live_ns = CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
 
 	if (ack->opens && config->mode) {
+		credit_owes_until(config, state, ack->now_ns);
+		if (promise && ack->life & CREDIT_OWED)
+			credit_owes_less(state, credit_owes(config, promise));
 		want = ack->floor_bytes;
 		if (ack->opens == CREDIT_OPENS)
 			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
-		if (!ack->live || want > promise) {
+		if (!(ack->life & CREDIT_LIVE) || want > promise) {
 			ask.cost_bytes = credit_cost(config, want, ack->floor_bytes);
-			if (ack->live && promise)
+			if (ack->life & CREDIT_LIVE && promise)
 				ask.cost_bytes -= credit_cost(config, promise, ack->floor_bytes);
 			promise = want;
 		}
+		state->owed_bytes += credit_owes(config, promise);
 		ask.cost_bytes = (weir_u32)((weir_u64)ask.cost_bytes * credit_factor(state) / CREDIT_FACTOR);
 		ask.room_bytes = credit_room(config, ack->backlog_bytes);
 	} else if (!promise && ack->pacing && !ack->ends) {
@@ -312,7 +389,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		ask.small = ack->advance_bytes < ack->floor_bytes / 2; // an answer's ACK of a short request must not delay it
 	}
 	credit_take(config, state, &ask, answer);
-	answer->live_ns = answer->leaves_ns + live_ns;
+	answer->live_ns = answer->leaves_ns + credit_live_ns(config);
 	return promise;
 }
 
