@@ -81,7 +81,7 @@ type fairqEnd struct {
 	Promise          uint32
 	PromiseUntil     uint32
 	WaitsUntil       uint32
-	_                [4]byte
+	Beyond           uint32
 }
 
 type fairqFlowEnds struct {

@@ -164,7 +164,7 @@ func TestCredit_Properties(t *testing.T) {
 			}
 			var a native.CreditAnswer
 			promise := b.sw.Acknowledges(0, &ask, 0, &a)
-			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(ask.FloorBytes, b.config.FirstBytes)) {
+			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(2*ask.FloorBytes, b.config.FirstBytes)) {
 				t.Fatalf("a promise of %d with a floor of %d", promise, ask.FloorBytes)
 			}
 			if a.LengthBytes == 0 {

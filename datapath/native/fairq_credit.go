@@ -69,7 +69,8 @@ type CreditAck struct {
 	Behind, Fixed uint8
 	life          uint8 // Acknowledges sets it
 	Ends          uint8 // 1: it acknowledges the end of a message
-	_             [6]uint8
+	_             [2]uint8
+	Beyond        uint32 // End.Beyond of the data's sender
 }
 
 // CreditAnswer is struct credit_answer of core/fairq/credit.h.
@@ -77,7 +78,7 @@ type CreditAnswer struct {
 	LeavesNs    uint64
 	LiveNs      uint64 // until when the promise is live
 	LengthBytes uint32 // in the parking queue; 0: it passes
-	_           uint32
+	Beyond      uint32 // End.Beyond of the data's sender from now on
 }
 
 // The Go types have the layout of their C types.

@@ -20,7 +20,8 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 	answer->leaves_ns = ack->now_ns;
 	answer->length_bytes = 0;
 	ack->life = credit_life(&s->credit, left_ns);
-	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind)
+	answer->beyond = ack->beyond;
+	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind && !ack->beyond)
 		return 0;
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
 }

@@ -115,7 +115,7 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	e, sender, t := &c.ends[from], &c.ends[1-from], &q.sw.turns[c.slot]
 	ask := native.CreditAck{
 		NowNs: uint64(now), Promise: sender.Promise, AdvanceBytes: t.advance(from, pk.Ack()), Opens: opens,
-		LengthBytes: uint32(pk.Bytes()),
+		LengthBytes: uint32(pk.Bytes()), Beyond: sender.Beyond,
 	}
 	if t.push[1-from] && t.sent[1-from] == pk.Ack() {
 		ask.Ends, t.push[1-from] = 1, false
@@ -127,6 +127,7 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	ask.BacklogBytes = uint32(min(at.port.Backlog(), math.MaxUint32))
 	var answer native.CreditAnswer
 	sender.Promise = q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer)
+	sender.Beyond = answer.Beyond
 	if opens != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}

@@ -198,7 +198,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
 	d.ack.pacing = credit_pacing(id, live);
 	d.ack.promise = sender->promise;
-	if (!d.ack.opens && !d.ack.promise && !d.ack.pacing && !d.ack.behind)
+	d.ack.beyond = sender->beyond;
+	if (!d.ack.opens && !d.ack.promise && !d.ack.pacing && !d.ack.behind && !d.ack.beyond)
 		return 0;
 	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
 	if (d.ack.advance_bytes >= REACH)
@@ -210,6 +211,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.length_bytes = ctx->len;
 	d.ack.fixed = !!ctx->gso_size;
 	sender->promise = credit_decides(id, &d);
+	if (sender->beyond != d.answer.beyond)
+		sender->beyond = d.answer.beyond;
 	if (d.ack.opens)
 		sender->promise_until = credit_time(d.answer.live_ns);
 	if (!d.answer.length_bytes)

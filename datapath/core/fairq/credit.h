@@ -11,6 +11,8 @@
 //              room for: capacity - backlog - max(ahead, owed), at least a segment, at most a first flight
 //   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
 //              clock then counts the answer as drained, although it still has to come
+//   beyond     what a promise exceeds the least window by. While so much more is in flight than later windows allow, ACKs
+//              release nothing
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
 //              in the parking queue (datapath/park)
 //   pacing     the port's flows at one segment each exceed its capacity. All windows are one segment then, and each ACK
@@ -45,6 +47,7 @@
 #define CREDIT_LIVE_NS 1000000ull // a promise is live for this time, and twice the time of the capacity
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
+#define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants
 #define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream
 
 enum credit_mode {
@@ -99,7 +102,7 @@ struct credit_answer {
 	weir_u64 leaves_ns;    // now: it passes, and is not parked
 	weir_u64 live_ns;      // until when the promise is live
 	weir_u32 length_bytes; // in the parking queue; 0: it passes
-	weir_u32 zero;
+	weir_u32 beyond;       // of the data's sender from now on, for credit_ack
 };
 
 WEIR_INLINE weir_u64 credit_ns(const struct credit_config *config, weir_u32 bytes)
@@ -254,7 +257,6 @@ WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_s
 
 	answer->leaves_ns = now;
 	answer->length_bytes = 0;
-	answer->zero = 0;
 	if (!(config->mode & CREDIT_PACES) || (!ask->behind && (due || !cost || ask->small))) {
 		state->clock_ns = clock + cost;
 		state->charged_ns += cost;
@@ -334,7 +336,9 @@ enum credit_opens {
 	CREDIT_OPENS = 1,     // a SYN-ACK, or a request: data to an end that has nothing in flight, in a new turn
 	// The ACK that completes a handshake. A request may follow at once, and cannot take back what this ACK grants, for
 	// it has the same sequence number (RFC 9293 3.10.7.4). If this ACK waits, the acceptor measures the wait as its
-	// first round-trip time. Otherwise its loss probes would send everything twice (RFC 8985 7.2).
+	// first round-trip time. Otherwise its loss probes would send everything twice (RFC 8985 7.2). It grants two segments:
+	// Linux cuts segments to half of the largest window it was offered (tcp_bound_to_half_wnd). With one segment, a flow
+	// would always have two halves in flight, and probe for their loss after two round-trip times.
 	CREDIT_COMPLETES = 2,
 };
 
@@ -351,7 +355,8 @@ struct credit_ack {
 	weir_u8 behind, fixed;  // as in credit_ask
 	weir_u8 life; // of the promise: enum credit_life
 	weir_u8 ends; // 1: it acknowledges the end of a message, and nothing is likely to follow
-	weir_u8 zero[6];
+	weir_u8 zero[2];
+	weir_u32 beyond; // bytes of the end's first flight that exceed its least window, and are not acknowledged yet
 };
 
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
@@ -366,13 +371,14 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		.behind = ack->behind,
 		.fixed = ack->fixed,
 	};
-	weir_u32 promise = ack->promise, want;
+	weir_u32 promise = ack->promise, advance = ack->advance_bytes, want;
 
+	answer->beyond = ack->beyond;
 	if (ack->opens && config->mode) {
 		credit_owes_until(config, state, ack->now_ns);
 		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));
-		want = ack->floor_bytes;
+		want = CREDIT_COMPLETES_SEGMENTS * ack->floor_bytes;
 		if (ack->opens == CREDIT_OPENS)
 			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
 		if (!(ack->life & CREDIT_LIVE) || want > promise) {
@@ -382,11 +388,18 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 			promise = want;
 		}
 		state->owed_bytes += credit_owes(config, promise);
+		answer->beyond = promise > ack->floor_bytes ? promise - ack->floor_bytes : 0;
 		ask.cost_bytes = (weir_u32)((weir_u64)ask.cost_bytes * credit_factor(state) / CREDIT_FACTOR);
 		ask.room_bytes = credit_room(config, ack->backlog_bytes);
-	} else if (!promise && ack->pacing && !ack->ends) {
-		ask.cost_bytes = credit_cost(config, ack->advance_bytes, ack->floor_bytes);
-		ask.small = ack->advance_bytes < ack->floor_bytes / 2; // an answer's ACK of a short request must not delay it
+	} else if (!promise) {
+		if (advance > CREDIT_SPAN_ACK)
+			advance = 0;
+		answer->beyond -= advance < ack->beyond ? advance : ack->beyond;
+		advance -= ack->beyond - answer->beyond;
+	}
+	if (!promise && ack->pacing && !ack->ends) {
+		ask.cost_bytes = credit_cost(config, advance, ack->floor_bytes);
+		ask.small = advance < ack->floor_bytes / 2; // an answer's ACK of a short request must not delay it
 	}
 	credit_take(config, state, &ask, answer);
 	answer->live_ns = answer->leaves_ns + credit_live_ns(config);
