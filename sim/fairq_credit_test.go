@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,6 +40,30 @@ func TestFairQ_CreditsInAnIncast(t *testing.T) {
 	// 126 x 11.5 KB take 11.6 ms of a line that carries nothing else. Headers and handshakes add a quarter.
 	if slowest["credits"] > 18*time.Millisecond || slowest["droptail"] < 200*time.Millisecond || slowest["fairq"] < 200*time.Millisecond {
 		t.Errorf("the slowest answers took %v: want a timeout without credits, 18 ms at most with", slowest)
+	}
+}
+
+// The heavy incast (F2: 630 answers at a time), from its first packet: no segment is dropped, and all answers take about as
+// long as each other.
+func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
+	f, err := laws.All().Load("../experiments/fairq/F2.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 15
+	p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"fairq"}, Set: []string{
+		fmt.Sprintf("traffic.mice.requests=%d", requests), "seeds=[1]", "vary=[]", "schemes.fairq.params.credits=true",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := ran(t, &World{Laws: laws.Sim()}, p.Runs[0])
+	if len(raw.Drops) > 0 {
+		t.Errorf("%d segments were dropped", len(raw.Drops))
+	}
+	// 630 x 11.5 KB take 58 ms of a line that carries nothing else.
+	if slowest := slowestFlow(t, raw); slowest > 80*time.Millisecond {
+		t.Errorf("the slowest answer took %v: want 80 ms at most", slowest)
 	}
 }
 

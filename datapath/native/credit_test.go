@@ -101,6 +101,64 @@ func TestCredit_PromiseIsChargedOnce(t *testing.T) {
 	}
 }
 
+// Servers answer late: the clock has drained when the next requests come. What was promised and is not used still counts,
+// so the next promises are a segment. After twice the longest wait it no longer counts.
+func TestCredit_UnusedPromisesCount(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	const gap = 2_000_000 // ns: longer than a promise is live
+	sum := uint32(0)
+	for i := range 20 {
+		promise, _ := b.opens(uint64(i)*gap, 0)
+		sum += promise
+	}
+	if sum > 50_000+17*1461 {
+		t.Errorf("%d bytes are promised at a port with room for 50,000", sum)
+	}
+	if promise, _ := b.opens(300e6, 0); promise != 14_600 {
+		t.Errorf("a promise of %d after 0.3 s", promise)
+	}
+}
+
+// An answer that comes after the clock has forgotten its promise is charged. One that comes in time is not.
+func TestCredit_LateAnswersAreCharged(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+		promise, a := b.opens(0, 0)
+		clock := b.state.ClockNs
+		now := a.LiveNs - 1
+		if late {
+			now = a.LiveNs + 1
+		}
+		b.sw.CreditUsed(0, now, promise, 1448, int64(a.LiveNs-now))
+		if got := b.state.ClockNs != clock; got != late {
+			t.Errorf("late %v: the clock moved from %d to %d at %d", late, clock, b.state.ClockNs, now)
+		}
+		if b.state.OwedBytes+b.state.OwedBefore != 0 {
+			t.Errorf("late %v: %d and %d bytes count as not used", late, b.state.OwedBefore, b.state.OwedBytes)
+		}
+	}
+}
+
+// While more of a first flight is unacknowledged than later windows allow, acknowledgements release nothing, and cost nothing.
+func TestCredit_FirstFlightIsChargedOnce(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	b.sw.Port(0).Law.Flows = 60
+	var a native.CreditAnswer
+	promise := b.sw.Acknowledges(0, &native.CreditAck{FloorBytes: 1449, LengthBytes: 66, Opens: native.CreditCompletes}, 0, &a)
+	if promise != 2*1449 || a.Beyond != 1449 {
+		t.Fatalf("the ACK of a handshake promises %d bytes, %d of them beyond the least window", promise, a.Beyond)
+	}
+	charges := []uint64{}
+	for range 3 {
+		was := b.state.ChargedNs
+		b.sw.Acknowledges(0, &native.CreditAck{FloorBytes: 1449, LengthBytes: 66, AdvanceBytes: 1449, Beyond: a.Beyond}, 0, &a)
+		charges = append(charges, b.state.ChargedNs-was)
+	}
+	if charges[0] != 0 || charges[1] == 0 || charges[2] != charges[1] {
+		t.Errorf("acknowledgements of a segment each were charged %v ns: want the first for nothing", charges)
+	}
+}
+
 // Tiny answers do not use their promises. Later requests then cost so little that they do not wait although more is
 // promised than the line carries.
 func TestCredit_TinyAnswersDoNotWait(t *testing.T) {

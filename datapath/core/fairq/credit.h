@@ -48,6 +48,7 @@
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants
+#define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
 #define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream
 
 enum credit_mode {
@@ -148,7 +149,8 @@ WEIR_INLINE weir_u32 credit_cost(const struct credit_config *config, weir_u32 by
 {
 	if (!bytes || bytes > CREDIT_SPAN_ACK)
 		return 0;
-	return bytes + (bytes / (floor_bytes > 1 ? floor_bytes - 1 : 1) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
+	bytes += (bytes / (floor_bytes > 1 ? floor_bytes - 1 : 1) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
+	return bytes + bytes / CREDIT_MARGIN;
 }
 
 // Returns how many bytes may be ahead before an opening packet waits.
