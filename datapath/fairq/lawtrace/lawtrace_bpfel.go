@@ -41,7 +41,7 @@ type lawtraceConnection struct {
 		Promise          uint32
 		PromiseUntil     uint32
 		WaitsUntil       uint32
-		_                [4]byte
+		Beyond           uint32
 	}
 	Seen       uint32
 	Owner      uint16
@@ -375,16 +375,19 @@ type lawtracePortCredit struct {
 		Zero          uint32
 	}
 	State struct {
-		_           structs.HostLayout
-		ClockNs     uint64
-		QueueNs     uint64
-		ChargedNs   uint64
-		CorrectedNs int64
-		FactorLess  uint32
-		LongestNs   uint32
-		Promises    uint64
-		Parked      uint64
-		Full        uint64
+		_               structs.HostLayout
+		ClockNs         uint64
+		QueueNs         uint64
+		ChargedNs       uint64
+		CorrectedNs     int64
+		FactorLess      uint32
+		LongestNs       uint32
+		Promises        uint64
+		Parked          uint64
+		Full            uint64
+		OwedBytes       uint32
+		OwedBeforeBytes uint32
+		OwedSpan        uint64
 	}
 }
 

@@ -54,7 +54,7 @@ type CoreEdgeEvent struct {
 		Promise          uint32
 		PromiseUntil     uint32
 		WaitsUntil       uint32
-		_                [4]byte
+		Beyond           uint32
 	}
 	Handshake struct {
 		_    structs.HostLayout
@@ -452,7 +452,7 @@ type CoreSlotsEvent struct {
 		Promise          uint32
 		PromiseUntil     uint32
 		WaitsUntil       uint32
-		_                [4]byte
+		Beyond           uint32
 	}
 	Port [2]struct {
 		_             structs.HostLayout
