@@ -117,6 +117,9 @@ func (e *NoRate) Error() string {
 // site returns what a law's parameters depend on: these settings, this shaper and this MTU.
 func (s *PortSettings) site(port string, own shaper, mtu int) (Site, error) {
 	site := Site{Rate: cmp.Or(s.Rate, own.Rate), Buffer: cmp.Or(s.Buffer, min(own.Buffer, 1<<32-1)), RTT: s.RTT, MTU: mtu}
+	if own.Rate == 0 { // the rate is that of the line
+		site.LineBytes = LineBytes
+	}
 	if site.Rate == 0 {
 		return site, &NoRate{port, own.Kind, "rate"}
 	}

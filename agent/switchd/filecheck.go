@@ -288,8 +288,27 @@ func (c *fileChecker) enforce(f *File) {
 			c.Fail(n.at, fmt.Sprintf("no entry of ports matches %q", n.text), "a port of this switch")
 		}
 	}
+	c.canary(f.Enforce.Percent)
 	if c.Given("enforce", "ports") && len(f.Enforce.Ports) == 0 {
 		c.Fail([]string{"enforce", "ports"}, "the list is empty", "at least one; percent: 0 enforces nowhere")
+	}
+}
+
+// canary checks that the laws work if only a part of the flows is limited.
+func (c *fileChecker) canary(percent int) {
+	if percent <= 0 || percent >= 100 {
+		return
+	}
+	for i := range c.laws {
+		l := &c.laws[i]
+		all, is := l.Law.(AllFlows)
+		if !is {
+			continue
+		}
+		if key := all.NeedsAllFlows(l.Keys); key != "" {
+			c.Fail([]string{"enforce", "percent"}, fmt.Sprintf("%d %% of the flows is a canary, and %s.%s needs all flows of a port limited", percent, l.name, key),
+				fmt.Sprintf("percent: 100, or percent: 0 to observe, or %s: {%s: off}", l.name, key))
+		}
 	}
 }
 

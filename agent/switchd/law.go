@@ -77,6 +77,19 @@ type Site struct {
 	Buffer law.Bytes // below 4.29 GB
 	RTT    law.Duration
 	MTU    int
+	// LineBytes is what a frame takes on the line in addition: LineBytes on Ethernet, 0 behind a shaper, which does not
+	// count it.
+	LineBytes uint32
+}
+
+// LineBytes is what an Ethernet frame takes on the line in addition to the bytes that the kernel counts: preamble,
+// checksum and gap.
+const LineBytes = 24
+
+// AllFlows is a law some of whose keys work only while all flows of a port are limited.
+type AllFlows interface {
+	// NeedsAllFlows returns the name of such a key that is switched on, "" if none is. keys has the type of Facts.All.
+	NeedsAllFlows(keys any) (key string)
 }
 
 // Params are a law's parameters at one port. They are plain values that == compares.

@@ -122,7 +122,7 @@ func (r *rules) look() ([]candidate, error) {
 	for _, l := range links {
 		a := l.Attrs()
 		rule := r.of(a.Name)
-		if rule == nil {
+		if rule == nil || attach.IsParking(l) {
 			continue
 		}
 		if qdiscs == nil {

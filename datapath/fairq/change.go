@@ -13,8 +13,8 @@ import (
 // ErrNotLive is the error for a setting that cannot change while FairQ runs.
 var ErrNotLive = errors.New("not while it runs: restart")
 
-// Change changes what the ports have in common, while they run: scale, shrink, signed, edge mode, Watch and the
-// scope. It ignores the rest of c. If the change needs other programs, they are replaced in their links, each
+// Change changes what the ports have in common, while they run: scale, shrink, signed, edge mode, promises and credits,
+// Watch and the scope. It ignores the rest of c. If the change needs other programs, they are replaced in their links, each
 // between two packets; timers and tables continue. Change returns the function that undoes it. After an error
 // nothing has changed.
 //
@@ -26,7 +26,7 @@ var ErrNotLive = errors.New("not while it runs: restart")
 func (f *Attachment) Change(c Config) (undo func() error, err error) {
 	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
-	next.UnifyShift, next.Flows, next.Signed, next.Watch = c.UnifyShift, c.Flows, c.Signed, c.Watch
+	next.UnifyShift, next.Flows, next.Signed, next.Watch, next.Credit = c.UnifyShift, c.Flows, c.Signed, c.Watch, c.Credit
 	next = next.withDefaults()
 	if err := next.check(nil); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
@@ -62,11 +62,22 @@ func (f *Attachment) change(next Config) error {
 		}
 		return f.setWatch(nil)
 	}
-	if err := f.replace(next); err != nil {
-		f.cfg = was
-		return errors.Join(err, f.setScope())
+	opened, err := f.openParks(&next)
+	if err == nil {
+		err = f.replace(next)
 	}
-	return f.setWatch(nil)
+	if err != nil {
+		f.cfg = was
+		return errors.Join(err, f.setScope(), f.closeParks(opened))
+	}
+	if next.Credit == was.Credit {
+		return f.setWatch(nil)
+	}
+	err = f.configureAll() // also the parkings' ports
+	if next.Credit != CreditPaces {
+		err = errors.Join(err, f.leaveParks(true)) // nothing is parked any more
+	}
+	return errors.Join(err, f.setWatch(nil))
 }
 
 // constants returns the programs' constants, which are set when they are loaded.
@@ -77,9 +88,10 @@ func (c *Config) constants() any {
 		Shrink
 		EdgeMode
 		Signed
+		Credit
 		shift  uint8
 		scoped bool
-	}{c.Count, c.Scale, c.Shrink, c.Edge, c.Signed, c.UnifyShift, len(c.Scope) > 0}
+	}{c.Count, c.Scale, c.Shrink, c.Edge, c.Signed, c.Credit, c.UnifyShift, len(c.Scope) > 0}
 }
 
 // replace loads programs with other constants and puts them in the place of those that run. It adds prefixes of

@@ -1,14 +1,13 @@
 package fairq
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/cilium/ebpf"
 
-	"weir/datapath/park"
+	"weir/datapath/attach"
 )
 
 // Credit is whether opening packets carry promises, and whether packets wait for credits: enum credit_mode of
@@ -26,7 +25,6 @@ const (
 	creditWait    = 100 * time.Millisecond // half of the least retransmission timeout
 	creditHold    = 4 << 20                // bytes
 	firstSegments = 10                     // of a first flight (RFC 6928)
-	parkOwner     = "weir fairq"
 )
 
 // creditConfig returns the configuration of promises and credits at a port; zero: none.
@@ -64,55 +62,27 @@ func (f *Attachment) setCredit(p *attachedPort) error {
 			return fmt.Errorf("configure credits: %w", err)
 		}
 	}
-	at := f.parks[p.cookie]
-	if at == nil {
-		return nil
-	}
-	// Packets that leave by this port wait for credits of other ports. So the parking has to know it, also without a rate;
-	// no packet waits in its class then.
-	rate := uint64(unusedRate)
-	if c.Config.Mode != 0 {
-		rate = min(max(p.Law.RateBps, leastRate), unusedRate)
-	}
-	return at.SetPort(p.id, p.Ifindex, rate)
+	return f.setParkPort(p, c.Config.Mode)
 }
 
-// openPark opens the parking of a port's namespace, if packets may have to wait there.
-func (f *Attachment) openPark(p *Port, cookie uint64) error {
-	if f.cfg.Credit != CreditPaces || f.cfg.Observe || f.parks[cookie] != nil {
-		return nil
+// credits reads what promises and credits do at a port. live: the bytes of the live promises.
+func (m *fairqMaps) credits(id uint32, p *fairqPort, live uint64) (s Credits, err error) {
+	var c fairqPortCredit
+	if err := m.Credits.LookupWithFlags(id, &c, ebpf.LookupLock); err != nil {
+		return s, fmt.Errorf("read its credits: %w", err)
 	}
-	at, err := park.Open(p.In, park.Options{Owner: parkOwner, LimitBytes: 2 * creditHold})
-	if err != nil {
-		return fmt.Errorf("the parking: %w", err)
+	if c.Config.Mode == 0 {
+		return s, nil
 	}
-	if f.parks == nil {
-		f.parks = map[uint64]*park.Park{}
+	mode := Credit(c.Config.Mode)
+	s = Credits{
+		Promises: mode&CreditPromises != 0, Paces: mode == CreditPaces, Pacing: p.Pacing != 0, LiveBytes: live,
+		Promised: c.State.Promises, Parked: c.State.Parked, Refused: c.State.Full, Longest: time.Duration(c.State.LongestNs),
 	}
-	f.parks[cookie] = at
-	return nil
-}
-
-// parkMaps returns the maps of the parking for programs in a namespace. Without a parking, packets pass.
-func (f *Attachment) parkMaps(cookie uint64) map[string]*ebpf.Map {
-	if at := f.parks[cookie]; at != nil {
-		return at.Maps()
+	if ahead := int64(c.State.ClockNs - attach.MonotonicNs()); ahead > 0 {
+		s.Ahead = time.Duration(ahead)
 	}
-	return nil
-}
-
-// leaveParks closes the parkings. With pins the devices stay, for the programs that stay. end: nothing stays.
-func (f *Attachment) leaveParks(end bool) error {
-	var errs []error
-	for _, at := range f.parks {
-		if end || f.cfg.Pin == "" {
-			errs = append(errs, at.Close())
-		} else {
-			errs = append(errs, at.Leave())
-		}
-	}
-	f.parks = nil
-	return errors.Join(errs...)
+	return s, nil
 }
 
 // creditProgram is the switch program with promises and credits.

@@ -159,10 +159,9 @@ func TestFairQCredits_LeaseExpires(t *testing.T) {
 	}
 }
 
-// The parking device is deleted while packets leave: later packets pass, and answers come.
-func TestFairQCredits_ParkingDeleted(t *testing.T) {
-	b := newCreditBed(t, 40, fairq.Config{})
-	b.ask(t)
+// deleteParking deletes the switch's parking device.
+func (b *creditBed) deleteParking(t *testing.T) {
+	t.Helper()
 	err := b.Port.In(func() error {
 		link, err := netlink.LinkByName("weir-park0")
 		if err != nil {
@@ -173,6 +172,105 @@ func TestFairQCredits_ParkingDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The parking device is deleted while packets leave: later packets pass, and answers come. A packet that the parking
+// refused counts as refused and not as parked. The next heartbeat makes the device again.
+func TestFairQCredits_ParkingDeleted(t *testing.T) {
+	b := newCreditBed(t, 40, fairq.Config{})
+	b.ask(t)
+	b.deleteParking(t)
+	before := b.state(t)
 	b.ask(t)
 	b.ask(t)
+	after := b.state(t)
+	if after.Parked != before.Parked || after.Full == before.Full {
+		t.Errorf("%+v, then %+v without a parking: want none parked, and refused ones", before, after)
+	}
+	if err := b.f.Heartbeat(); err != nil {
+		t.Fatal(err)
+	}
+	if !b.parkingThere(t) {
+		t.Fatal("a heartbeat did not make the parking again")
+	}
+	b.ask(t)
+	if now := b.state(t); now.Parked == after.Parked {
+		t.Errorf("%+v: nothing waits in the parking that was made again", now)
+	}
+}
+
+// A parking that nobody uses is made again, too.
+func TestFairQCredits_IdleParkingDeleted(t *testing.T) {
+	b := newCreditBed(t, 1, fairq.Config{})
+	b.deleteParking(t)
+	testnet.Until(t, "the parking is made again", func() bool {
+		if err := b.f.Heartbeat(); err != nil {
+			t.Fatal(err)
+		}
+		return b.parkingThere(t)
+	})
+}
+
+// Credits are switched on and off while connections carry data. The parking is there while they are on.
+func TestFairQCredits_Change(t *testing.T) {
+	b := newCreditBed(t, 40, fairq.Config{})
+	change := func(to fairq.Credit) func() error {
+		t.Helper()
+		undo, err := b.f.Change(fairq.Config{Credit: to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.ask(t)
+		return undo
+	}
+	waited := func(ask func()) bool {
+		before := b.state(t)
+		ask()
+		return b.state(t).Parked > before.Parked
+	}
+	if !waited(func() { b.ask(t) }) {
+		t.Error("with credits nothing waits")
+	}
+	if waited(func() { change(fairq.CreditOff) }) || b.parkingThere(t) {
+		t.Error("without credits packets wait, or the parking is there")
+	}
+	undo := change(fairq.CreditPaces)
+	if !b.parkingThere(t) || !waited(func() { b.ask(t) }) {
+		t.Error("with credits again nothing waits")
+	}
+	if err := undo(); err != nil || b.parkingThere(t) {
+		t.Errorf("undone: %v; or the parking is there", err)
+	}
+	if waited(func() { change(fairq.CreditPromises) }) || b.parkingThere(t) {
+		t.Error("with promises alone packets wait, or the parking is there")
+	}
+}
+
+// Stats reports what promises and credits do. The live promises are those of the last heartbeat.
+func TestFairQCredits_Stats(t *testing.T) {
+	b := newCreditBed(t, 40, fairq.Config{})
+	b.ask(t)
+	_, in := statsOfBoth(t, b.f)
+	s := b.state(t)
+	if c := in.Credits; !c.Promises || !c.Paces || c.Promised != s.Promises || c.Parked != s.Parked || c.Refused != s.Full || c.Longest <= 0 {
+		t.Errorf("%+v, in the kernel %+v", c, s)
+	}
+	// A connection whose server does not answer keeps its promise, for 1 ms and twice the time of the port's room.
+	testnet.Until(t, "a live promise is counted", func() bool {
+		if _, err := b.conns[0].Client.Write([]byte("q")); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.f.Heartbeat(); err != nil {
+			t.Fatal(err)
+		}
+		_, in := statsOfBoth(t, b.f)
+		return in.Credits.LiveBytes > 0
+	})
+	testnet.Until(t, "it is over", func() bool {
+		if err := b.f.Heartbeat(); err != nil {
+			t.Fatal(err)
+		}
+		_, in := statsOfBoth(t, b.f)
+		return in.Credits.LiveBytes == 0
+	})
 }

@@ -93,6 +93,7 @@ func (f *Attachment) abandon() error {
 			errs = append(errs, f.detachPort(&f.ports[i]))
 		}
 	}
+	errs = append(errs, f.leaveNewParks())
 	if f.fresh {
 		errs = append(errs, f.leaveParks(true), f.unpinTables())
 	}
@@ -135,7 +136,7 @@ func (f *Attachment) unpinTables() error {
 }
 
 // Purge removes everything pinned in dir, whichever version of Weir pinned it. It releases flows, then removes
-// programs, timers and tables. Then it calls also, if not nil, for what the caller must remove while no other
+// programs, timers, tables and the parking in the caller's namespace. Then it calls also, if not nil, for what the caller must remove while no other
 // process can start there. A missing directory is no error. If a running process has it, the error is
 // *attach.Busy, and nothing changes.
 func Purge(dir string, also func() error) error {
@@ -143,7 +144,7 @@ func Purge(dir string, also func() error) error {
 		also = func() error { return nil }
 	}
 	if _, err := os.Stat(filepath.Dir(dir)); errors.Is(err, fs.ErrNotExist) {
-		return also() // no file system for pins, or none of Weir's in it
+		return errors.Join(removePark(nil, dir), also()) // no file system for pins, or none of Weir's in it
 	}
 	if err := attach.MakePinDir(dir); err != nil { // needed for the lock: a process that starts now makes it too
 		return fmt.Errorf("purge %s: %w", dir, err)
@@ -155,7 +156,7 @@ func Purge(dir string, also func() error) error {
 	case err != nil:
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}
-	err = errors.Join(clearPins(dir), also(), attach.RemovePinDir(dir), d.Close())
+	err = errors.Join(clearPins(dir), removePark(nil, dir), also(), attach.RemovePinDir(dir), d.Close())
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}

@@ -56,6 +56,21 @@ type fairqControl struct {
 	Watched     uint32
 }
 
+type fairqCreditWait struct {
+	_      structs.HostLayout
+	Answer struct {
+		_           structs.HostLayout
+		LeavesNs    uint64
+		LiveNs      uint64
+		ChargeNs    uint64
+		LengthBytes uint32
+		LongestNs   uint32
+	}
+	NowNs       uint64
+	UntilBefore uint32
+	Zero        uint32
+}
+
 type fairqEnd struct {
 	_                structs.HostLayout
 	Slot             uint64
@@ -181,11 +196,13 @@ type fairqPort struct {
 	RttSpan       uint32
 	Pacing        uint32
 	Swept         [2]struct {
-		_            structs.HostLayout
-		Sweep        uint32
-		Flows        [2]uint32
-		OneSidedData uint32
-		OneSidedAcks uint32
+		_             structs.HostLayout
+		PromisedBytes uint64
+		Sweep         uint32
+		Flows         [2]uint32
+		OneSidedData  uint32
+		OneSidedAcks  uint32
+		Zero          uint32
 	}
 }
 
@@ -332,6 +349,7 @@ type fairqSwept struct {
 	IdleSweeps  uint32
 	Now         uint32
 	Watched     uint32
+	Time        uint32
 }
 
 type fairqTimerSlot struct {
@@ -349,6 +367,7 @@ const (
 	fairqMapConfigs          = "configs"
 	fairqMapControls         = "controls"
 	fairqMapCounts           = "counts"
+	fairqMapCreditWaits      = "credit_waits"
 	fairqMapCredits          = "credits"
 	fairqMapDrafts           = "drafts"
 	fairqMapFlows            = "flows"
@@ -437,6 +456,7 @@ type fairqMapSpecs struct {
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	CreditWaits   *ebpf.MapSpec `ebpf:"credit_waits"`
 	Credits       *ebpf.MapSpec `ebpf:"credits"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
@@ -491,6 +511,7 @@ type fairqMaps struct {
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
+	CreditWaits   *ebpf.Map `ebpf:"credit_waits"`
 	Credits       *ebpf.Map `ebpf:"credits"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
@@ -510,6 +531,7 @@ func (m *fairqMaps) Close() error {
 		m.Configs,
 		m.Controls,
 		m.Counts,
+		m.CreditWaits,
 		m.Credits,
 		m.Drafts,
 		m.Flows,

@@ -9,6 +9,7 @@ import (
 type portGroups struct {
 	group                      [2]Group
 	oneSidedData, oneSidedAcks uint32
+	promisedBytes              uint64 // live promises
 }
 
 func (m *fairqMaps) groups(id uint32, p *fairqPort) (a portGroups, err error) {
@@ -26,7 +27,7 @@ func (m *fairqMaps) groups(id uint32, p *fairqPort) (a portGroups, err error) {
 		return a, fmt.Errorf("read control: %w", err)
 	}
 	if s := &p.Swept[c.Swept%2]; s.Sweep == c.Swept { // the last sweep may have found nothing here
-		a.oneSidedData, a.oneSidedAcks = s.OneSidedData, s.OneSidedAcks
+		a.oneSidedData, a.oneSidedAcks, a.promisedBytes = s.OneSidedData, s.OneSidedAcks, s.PromisedBytes
 		for j := range a.group {
 			a.group[j].Flows = s.Flows[j]
 		}

@@ -80,6 +80,9 @@ func (v *View) Read() (*Switch, error) {
 		s.Ports = append(s.Ports, *p)
 	}
 	slices.SortFunc(s.Ports, func(a, b Pinned) int { return strings.Compare(a.Port, b.Port) })
+	if slices.ContainsFunc(s.Ports, func(p Pinned) bool { return p.Local && p.Credits.Paces }) {
+		s.Parking = readParking(v.dir)
+	}
 	return s, nil
 }
 

@@ -43,7 +43,7 @@ func (f *Attachment) attachAll(ports []Port) (err error) {
 			return fmt.Errorf("attach fairq to %s: %w", p.Name, err)
 		}
 	}
-	return f.giveUp(pinned)
+	return errors.Join(f.giveUp(pinned), f.removeFormerParks())
 }
 
 // openTables opens the maps: new, pinned, or new in the place of maps of another layout.
@@ -197,7 +197,7 @@ func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 		}
 		pinned.Used[p.id] = true
 	}
-	if err := f.openPark(&p.Port, cookie); err != nil {
+	if _, err := f.openPark(&f.cfg, &p.Port, cookie); err != nil {
 		return err
 	}
 	if err := f.configure(&p, of); err != nil {

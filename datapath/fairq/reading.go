@@ -16,6 +16,10 @@ type (
 	SignedSource = reading.SignedSource
 	// Pinned is one port that FairQ is attached to by a pinned link.
 	Pinned = reading.Pinned
+	// Credits is what promises and credits do at a port.
+	Credits = reading.Credits
+	// Parking is the state of a parking device.
+	Parking = reading.Parking
 	// Switch is what the kernel knows of the ports of one pin directory.
 	Switch = reading.Switch
 )

@@ -46,6 +46,9 @@ func (m *fairqMaps) stats(id uint32) (Stats, error) {
 		EquilibriumBytes: equilibriumBytes(&c, &p), FlowsReleasing: p.ReleaseQ8 != 0, HandshakeRTT: p.handshakeRTT(attach.MonotonicNs()),
 		OneSidedData: groups.oneSidedData, OneSidedAcks: groups.oneSidedAcks, Groups: groups.group,
 	}
+	if s.Credits, err = m.credits(id, &p, groups.promisedBytes); err != nil {
+		return Stats{}, err
+	}
 	if s.Mode != EnforceAll {
 		s.WindowBytes = s.EquilibriumBytes
 	}

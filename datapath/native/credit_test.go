@@ -84,6 +84,34 @@ func TestCredit_NoRoom(t *testing.T) {
 	}
 }
 
+// A packet that the parking refuses is not charged, did not wait, and does not delay others.
+func TestCredit_Refused(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	for range 20 {
+		b.opens(1000, 60_000)
+	}
+	before := *b.state
+	_, a := b.opens(1000, 60_000)
+	if a.LengthBytes == 0 || b.state.Parked != before.Parked+1 || b.state.LongestNs <= before.LongestNs {
+		t.Fatalf("%+v, %+v: it must wait", a, b.state)
+	}
+	b.sw.CreditRefused(0, 1000, &a)
+	before.Promises++
+	before.Full++
+	before.CorrectedNs = b.state.CorrectedNs
+	if *b.state != before {
+		t.Errorf("%+v, want %+v", *b.state, before)
+	}
+	if _, next := b.opens(1000, 60_000); next.LeavesNs != a.LeavesNs {
+		t.Errorf("the next one leaves at %d, the refused one would have left at %d", next.LeavesNs, a.LeavesNs)
+	}
+	passed := native.CreditAnswer{LeavesNs: 1000}
+	was := *b.state
+	if b.sw.CreditRefused(0, 1000, &passed); *b.state != was {
+		t.Errorf("a packet that does not wait cannot be refused: %+v, want %+v", *b.state, was)
+	}
+}
+
 // A request that is sent again, and further packets of the same turn, repeat the promise and cost nothing.
 func TestCredit_PromiseIsChargedOnce(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)

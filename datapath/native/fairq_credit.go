@@ -44,10 +44,7 @@ type CreditState struct {
 	LongestNs   uint32 // longest wait
 	Promises    uint64 // opening packets
 	Parked      uint64 // packets that waited
-	Full        uint64 // packets that passed because the wait would have been too long
-	OwedBytes   uint32 // promises of this span that are not used yet
-	OwedBefore  uint32 // of the span before
-	OwedSpan    uint64
+	Full        uint64 // packets that passed: their wait would have been too long, or the parking refused them
 }
 
 // The flights that a packet may begin: enum credit_opens of core/fairq/credit.h.
@@ -77,8 +74,9 @@ type CreditAck struct {
 type CreditAnswer struct {
 	LeavesNs    uint64
 	LiveNs      uint64 // until when the promise is live
+	ChargeNs    uint64 // what it was charged
 	LengthBytes uint32 // in the parking queue; 0: it passes
-	Beyond      uint32 // End.Beyond of the data's sender from now on
+	LongestNs   uint32 // longest wait before it
 }
 
 // The Go types have the layout of their C types.
@@ -104,9 +102,14 @@ func (s *Switch) Acknowledges(id int, ack *CreditAck, leftNs int64, answer *Cred
 	return uint32(C.native_credit_acknowledges(s.c, C.weir_u32(id), (*C.struct_credit_ack)(unsafe.Pointer(ack)), C.longlong(leftNs), (*C.struct_credit_answer)(unsafe.Pointer(answer))))
 }
 
-// CreditUsed records that an end with a promise sends its first data: credit_used. leftNs: until the promise ends.
-func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64) {
-	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs))
+// CreditRefused takes back what Acknowledges charged at nowNs for a packet that the parking refused: credit_refused.
+func (s *Switch) CreditRefused(id int, nowNs uint64, answer *CreditAnswer) {
+	C.native_credit_refused(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_credit_answer)(unsafe.Pointer(answer)))
+}
+
+// CreditUsed records that an end with a promise sends its first data: credit_used.
+func (s *Switch) CreditUsed(id int, promise, payloadBytes uint32) {
+	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u32(promise), C.weir_u32(payloadBytes))
 }
 
 // CreditOther charges a frame that no credit released: credit_other.

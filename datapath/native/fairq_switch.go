@@ -117,7 +117,10 @@ type Port struct {
 	Easing        uint32
 	_             [3]uint32
 	Pacing        uint32 // 1: windows are one segment, and ACKs need credits
-	_             [2]struct{ _ [5]uint32 }
+	_             [2]struct {
+		_ uint64
+		_ [6]uint32
+	}
 
 	here uint64 // struct native_port
 }

@@ -9,14 +9,13 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+
+	"weir/datapath/attach"
 )
 
-// The addresses of the pair. The kernel sets them in the step that makes the devices, and the alias in a later one: a
-// process can die between the two. So the addresses show whose the devices are, and the alias shows which owner's.
-var (
-	inAddress  = net.HardwareAddr{0x02, 'W', 'e', 'i', 'r', 0x10}
-	outAddress = net.HardwareAddr{0x02, 'W', 'e', 'i', 'r', 0x11}
-)
+// The kernel sets the addresses of the pair in the step that makes the devices, and the alias in a later one: a process can
+// die between the two. So the addresses show whose the devices are, and the alias shows which owner's.
+var inAddress, outAddress = attach.ParkIn, attach.ParkOut
 
 const mtu = 65535 // of the pair: no packet that a port can send is too long
 

@@ -86,6 +86,7 @@ type Park struct {
 	maps    map[string]*ebpf.Map
 	learn   *ebpf.Program
 	perFlow bool
+	adopted bool
 	classes map[uint32]uint64 // rates in bit/s of the ids that have a class
 	closed  bool
 }
@@ -138,6 +139,7 @@ func (p *Park) open() (err error) {
 	if exists {
 		err := p.adopt()
 		if !errors.Is(err, errUnusable) {
+			p.adopted = err == nil
 			return err
 		}
 		if err := p.replace(); err != nil {
@@ -346,11 +348,57 @@ func (p *Park) Close() error {
 	return nil
 }
 
+// Adopted reports whether Open took over the parking of an earlier process.
+func (p *Park) Adopted() bool { return p.adopted }
+
+// Look reads the counters of a parking that any process made in a namespace, if it has this name and owner. It changes
+// nothing. exists reports whether the devices and the program are there; Stats.Queue reports the queue. Errors: *Foreign,
+// or the kernel's.
+func Look(enter func(f func() error) error, o Options) (s Stats, exists bool, err error) {
+	err = outside(enter, o, func(p *Park) error {
+		found, err := p.find()
+		if err != nil || !found {
+			return err
+		}
+		if err := p.openMaps(); err != nil {
+			if errors.Is(err, errUnusable) {
+				return nil
+			}
+			return err
+		}
+		if s, err = p.counters(); err != nil {
+			return err
+		}
+		exists = true
+		s.BacklogBytes, s.BacklogPackets, s.Queue, err = p.backlog()
+		return err
+	})
+	if err != nil {
+		return s, false, fmt.Errorf("read the parking: %w", err)
+	}
+	return s, exists, nil
+}
+
 // Remove removes the parking that an earlier process left in a namespace, if it has this name and owner, after what waits
 // in it has left. No parking is not an error. Errors: *Foreign, or the kernel's.
 func Remove(enter func(f func() error) error, o Options) error {
-	if err := o.complete(); err != nil {
+	err := outside(enter, o, func(p *Park) error {
+		exists, err := p.find()
+		if err != nil || !exists {
+			return err
+		}
+		return p.replace()
+	})
+	if err != nil {
 		return fmt.Errorf("remove the parking: %w", err)
+	}
+	return nil
+}
+
+// outside calls do with a parking that this process does not have open, inside the namespace.
+func outside(enter func(f func() error) error, o Options, do func(p *Park) error) error {
+	if err := o.complete(); err != nil {
+		return err
 	}
 	p := &Park{o: o, enter: enter, classes: map[uint32]uint64{}}
 	if p.enter == nil {
@@ -360,14 +408,7 @@ func Remove(enter func(f func() error) error, o Options) error {
 		if p.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open netlink: %w", err)
 		}
-		exists, err := p.find()
-		if err != nil || !exists {
-			return err
-		}
-		return p.replace()
+		return do(p)
 	})
-	if err := errors.Join(err, p.release()); err != nil {
-		return fmt.Errorf("remove the parking: %w", err)
-	}
-	return nil
+	return errors.Join(err, p.release())
 }

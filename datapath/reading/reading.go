@@ -119,6 +119,34 @@ type Stats struct {
 	TableFull  uint64 // not entered: the table or the port's share was full
 	Advertised uint64 // edge mode: ACKs that advertised a window to the edge
 	Assumed    uint64 // ACKs whose data passes another switch, limited to a part of the window
+
+	Credits Credits // zero: the port has neither promises nor credits
+}
+
+// Credits is what promises and credits do at a port. The counters count since the port was attached.
+type Credits struct {
+	Promises, Paces bool          // as configured: packets carry promises; packets wait for credits
+	Pacing          bool          // one segment of each flow exceeds the port's room, so every ACK needs a credit
+	LiveBytes       uint64        // promised and not used yet, as of the last heartbeat
+	Ahead           time.Duration // until all data that was released to the port will have drained
+	Promised        uint64        // packets that carried a promise
+	Parked          uint64        // packets that waited
+	Refused         uint64        // packets that passed although they had to wait: too long a wait, or no room in the parking
+	Longest         time.Duration // longest wait
+}
+
+// Parking is the state of the parking device of a switch, in which packets wait.
+type Parking struct {
+	Present          bool   // the devices, the program and the queue are there
+	Fault            string // why it cannot be read; "": it was read
+	Packets, Bytes   uint32 // that wait now
+	MostPackets      uint32 // that may wait
+	MostBytes        uint32
+	Parked, Returned uint64 // packets since the device was made
+	PassedGone       uint64 // not parked: the device or its queue was gone
+	PassedFull       uint64 // not parked: it was full
+	PassedMarked     uint64 // not parked: the packet's mark or priority was in use
+	Stale, Foreign   uint64 // dropped: their port was replaced; somebody else sent them
 }
 
 // Flow is one direction of a connection: its data, and the window that its sender is granted.
@@ -163,6 +191,8 @@ type Switch struct {
 	Ports        []Pinned      // by name
 	// SignedSources are the sources of most signed segments, 10 at most.
 	SignedSources []SignedSource
+	// Parking is where packets of the ports in the caller's namespace wait. nil: no port there needs one.
+	Parking *Parking
 }
 
 // Alive reports whether a running process has the ports: its last heartbeat is younger than the lease.

@@ -26,6 +26,8 @@ type allKeys struct {
 	Flows      int      `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"size of the flow table in connections, about 310 B of kernel memory each; more connections pass unmanaged (default: 65536)"`
 	Shrink     string   `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move left (default: allow)"`
 	Signed     string   `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO). pass: leave them unchanged. limit: drop data beyond the port's window. drop: drop them all (default: pass)"`
+	Promises   string   `json:"promises,omitempty" jsonschema:"enum=off,enum=on" jsonschema_description:"whether SYN-ACKs and requests promise a first flight that the port has room for (default: off, and on with credits)"`
+	Credits    string   `json:"credits,omitempty" jsonschema:"enum=off,enum=on" jsonschema_description:"whether requests and acknowledgements wait while a segment of each flow exceeds BDP and target; it implies promises (default: off)"`
 	Edge       *edgeKey `json:"edge,omitempty" jsonschema_description:"edge mode: some ACKs advertise the window to Weir's edge at the senders, which writes it into all ACKs (default: off)"`
 }
 
@@ -45,6 +47,12 @@ type portKeys struct {
 	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"number of equal paths (ECMP) of which the port is one. A flow whose data takes another switch is limited to the port's window divided by it; with 1 it passes (default: 1)"`
 }
 
+// Values of the keys promises and credits.
+const (
+	off = "off"
+	on  = "on"
+)
+
 const (
 	edgeChange = 1.0 / 8
 	edgeLease  = time.Second
@@ -59,7 +67,7 @@ func (Law) Facts() *switchd.Facts {
 	spec := fairqlaw.Spec()
 	return &switchd.Facts{
 		Spec: &spec, Title: "FairQ",
-		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass"},
+		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass", Promises: off, Credits: off},
 		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", Paths: 1},
 		MovedAll:  []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
 		MovedPort: []string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"},
@@ -78,6 +86,8 @@ func flags() []switchd.Flag {
 		{Name: "count", Key: "fairq.count", Default: fairqlaw.DefaultCount, Observe: true, Help: "flows that count: active (sent data recently), opening (the same, and open handshakes reduce new windows), or handshake (opened, not closed)"},
 		{Name: "shrink", Key: "fairq.shrink", Default: "allow", Help: "whether the right edge of a window may move left: allow or avoid"},
 		{Name: "signed", Key: "fairq.signed", Default: "pass", Help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
+		{Name: "promises", Key: "fairq.promises", Default: off, Help: "whether SYN-ACKs and requests promise a first flight that the port has room for: on or off"},
+		{Name: "credits", Key: "fairq.credits", Default: off, Observe: true, Help: "whether requests and acknowledgements wait while a segment of each flow exceeds BDP and target: on (with promises) or off"},
 		{Name: "scale", Key: "fairq.scale", Default: "learn", Help: "source of window scales: learn, shim or unify"},
 	}
 }
@@ -97,6 +107,7 @@ func (k *allKeys) check(c *config.Checker, at []string) {
 	if c.Given(in("unify_shift")...) && k.Scale != "unify" {
 		c.Fail(in("unify_shift"), "it has no effect with scale: "+k.Scale, "leave it out, or set scale: unify")
 	}
+	k.checkCredits(c, in)
 	e := k.edge()
 	switch {
 	case k.Edge == nil:
@@ -114,6 +125,34 @@ func (k *allKeys) check(c *config.Checker, at []string) {
 		*k.Edge = edgeKey{law.Duration(e.Interval), e.Change, law.Duration(e.Lease)} // fill in the defaults
 	}
 }
+
+// checkCredits checks promises and credits, and fills in the promises that credits imply.
+func (k *allKeys) checkCredits(c *config.Checker, in func(...string) []string) {
+	key := k.credit()
+	switch {
+	case k.Credits == on && c.Given(in("promises")...) && k.Promises == off:
+		c.Fail(in("promises"), "credits: on needs promises", "leave promises out, or set credits: off")
+	case key != "" && k.Edge != nil:
+		c.Fail(in(key), key+" and edge mode do not work together", "leave edge out, or set "+key+": off")
+	case k.Credits == on:
+		k.Promises = on
+	}
+}
+
+// credit returns the key, of promises and credits, that is on; "": neither.
+func (k *allKeys) credit() string {
+	switch {
+	case k.Credits == on:
+		return "credits"
+	case k.Promises == on:
+		return "promises"
+	}
+	return ""
+}
+
+// NeedsAllFlows returns promises or credits if one of them is on: both follow the queue, which a part of the flows does
+// not determine.
+func (Law) NeedsAllFlows(keys any) (key string) { return keys.(*allKeys).credit() }
 
 func (k *portKeys) check(c *config.Checker, at []string) {
 	in := below(at)

@@ -90,6 +90,7 @@ func KernelConfig(c *switchd.Common) (cfg kernel.Config, err error) {
 	case *allKeys:
 		p := fairqlaw.Default()
 		p.Count, p.Scale, p.UnifyShift, p.Shrink = k.Count, k.Scale, k.UnifyShift, k.Shrink
+		p.Promises, p.Credits = k.Promises == on, k.Credits == on
 		var errSigned error
 		cfg, err = programsConfig(p)
 		cfg.Signed, errSigned = signeds.parse("signed", k.Signed)

@@ -7,7 +7,7 @@
 //   credit_ack         a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; the
 //                      promise of the end that it acknowledges; when it leaves
 //   credit_uncredited  a packet that no credit released
-//   credit_parks       parks a packet
+//   credit_parks       parks a packet, or takes back its wait if the parking refuses it
 #ifndef WEIR_BPF_CREDIT_H
 #define WEIR_BPF_CREDIT_H
 
@@ -39,6 +39,29 @@ struct {
 	__type(key, __u32);
 	__type(value, struct port_credit);
 } credits SEC(".maps");
+
+// What credit_ack did for the packet that this processor handles. credit_parks needs it if the parking refuses the packet,
+// and the stack has no room for it.
+struct credit_wait {
+	struct credit_answer answer;
+	__u64 now_ns;
+	__u32 until_before; // waits_until of the packet's direction, before it
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct credit_wait);
+} credit_waits SEC(".maps");
+
+static __always_inline struct credit_wait *credit_wait_of(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&credit_waits, &zero);
+}
 
 static __always_inline __u32 credit_time(__u64 ns) { return ns >> CREDIT_UNIT_LOG2_NS; }
 
@@ -175,6 +198,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	struct port_config *config;
 	struct control *control = control_of();
 	struct end *e, *sender;
+	struct credit_wait *wait;
 	struct port *port;
 	__u32 id, now, live;
 
@@ -215,20 +239,42 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 		sender->beyond = d.answer.beyond;
 	if (d.ack.opens)
 		sender->promise_until = credit_time(d.answer.live_ns);
-	if (!d.answer.length_bytes)
+	wait = credit_wait_of();
+	if (!d.answer.length_bytes || !wait)
 		return 0;
+	wait->answer = d.answer;
+	wait->now_ns = d.ack.now_ns;
+	wait->until_before = e->waits_until;
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
 		e->waits_until = credit_time(d.answer.leaves_ns + CREDIT_SLACK_NS) + 1;
 	return id << CREDIT_CLASS_SHIFT | (d.answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
 }
 
-// Parks a packet as credit_ack said. Returns the program's verdict.
-__noinline int credit_parks(struct __sk_buff *ctx, __u32 how)
+// Takes back the wait of a packet that the parking refused: it passes. e: the end that sent it.
+static __always_inline void credit_passes(__u32 id, struct end *e)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	struct credit_wait *wait = credit_wait_of();
+
+	if (!p || !wait)
+		return;
+	e->waits_until = wait->until_before;
+	bpf_spin_lock(&p->lock);
+	credit_refused(&p->config, &p->state, wait->now_ns, &wait->answer);
+	bpf_spin_unlock(&p->lock);
+}
+
+// Parks a packet of the end e as credit_ack said. Returns the program's verdict.
+__noinline int credit_parks(struct __sk_buff *ctx, __u32 how, struct end *e)
 {
 	__s32 debt; // core/fairq/credit.h follows the queue by the lengths
-	int verdict = park_send(ctx, port_id, how >> CREDIT_CLASS_SHIFT, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
+	__u32 id = how >> CREDIT_CLASS_SHIFT;
+	int verdict = park_send(ctx, port_id, id, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
 
-	return verdict == PARK_PASS ? TCX_NEXT : verdict;
+	if (verdict != PARK_PASS || !e)
+		return verdict == PARK_PASS ? TCX_NEXT : verdict;
+	credit_passes(id, e);
+	return TCX_NEXT;
 }
 
 #endif

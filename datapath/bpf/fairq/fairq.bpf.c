@@ -167,7 +167,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0, 0);
 	if (!(c->end[s.side & 1].flags & END_SCALE))
 		adopt_ack(&c->end[s.side & 1], &s, field);
-	return credit && parks ? credit_parks(ctx, parks) : TCX_NEXT;
+	return credit && parks ? credit_parks(ctx, parks, &c->end[s.side & 1]) : TCX_NEXT;
 }
 
 SEC("tcx/egress")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The sweep over the flow table, which user space runs with every heartbeat (250 ms). It removes connections that
-// ended. It counts two things that no single packet shows: the limited flows of a port, and its one-sided directions.
+// ended. It counts what no single packet shows: a port's limited flows, its live promises (credit.h), and its one-sided
+// directions.
 //
 //   data, no acks   the ACKs return through another switch: their windows are out of reach
 //   acks, no data   the data leaves by another switch: the port that it fills is not known
@@ -14,6 +15,7 @@
 
 #include "canary.h"
 #include "connection.h"
+#include "credit.h"
 #include "flows.h"
 #include "port.h"
 
@@ -23,6 +25,7 @@ struct swept {
 	__u32 idle_sweeps;
 	__u32 now;
 	__u32 watched; // from user space: 1: the counts of flows are read until the next sweep
+	__u32 time;    // credit_time of the sweep
 };
 
 #define CLOSED_SWEEPS 2 // how many a closed connection stays: its last ACKs are still on the way
@@ -80,12 +83,35 @@ static __always_inline void sweep_group(const struct connection *c, __u32 side, 
 		swept->flows[is_limited(port, c)]++;
 }
 
+static __always_inline void sweep_promise(const struct end *e, const struct swept *swept)
+{
+	struct port_swept *of;
+
+	if (!e->promise || (__s32)(e->promise_until - swept->time) <= 0)
+		return;
+	of = swept_of((__u32)e->port - 1, swept->now);
+	if (of)
+		of->promised_bytes += e->promise;
+}
+
+// Adds the live promises of a connection to those of its ports. A global function, which the verifier checks once. As part
+// of the loops in its callers, clang no longer unrolls them, and Linux 6.18 does not load the program (EFAULT).
+__noinline int sweep_promises(const struct connection *c, const struct swept *swept)
+{
+	if (!c || !swept)
+		return 0;
+	sweep_promise(&c->end[0], swept);
+	sweep_promise(&c->end[1], swept);
+	return 0;
+}
+
 static long sweep_flow(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
 {
 	__u32 unseen = swept->now - c->seen;
 	struct flow_key copy;
 
 	swept->connections++;
+	sweep_promises(c, swept);
 	for (__u32 side = 0; side < 2; side++) {
 		sweep_one_sided(c, side, swept->now);
 		sweep_group(c, side, swept->now);
@@ -102,6 +128,7 @@ static long sweep_flow(void *map, struct flow_key *key, struct connection *c, st
 
 static long sweep_pending(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
 {
+	sweep_promises(c, swept);
 	for (__u32 side = 0; side < 2; side++)
 		sweep_one_sided(c, side, swept->now);
 	return 0;
@@ -118,6 +145,7 @@ int weir_fairq_sweep(struct swept *result)
 	control->watched = result->watched;
 	swept.now = __sync_fetch_and_add(&control->sweep, 1) + 1;
 	swept.idle_sweeps = control->idle_sweeps;
+	swept.time = credit_time(bpf_ktime_get_ns());
 	bpf_for_each_map_elem(&flows, sweep_flow, &swept, 0);
 	bpf_for_each_map_elem(&pending, sweep_pending, &swept, 0);
 	control->swept = swept.now;

@@ -79,10 +79,7 @@ struct credit_state {
 	weir_u32 longest_ns; // longest wait
 	weir_u64 promises;   // opening packets
 	weir_u64 parked;     // packets that waited
-	weir_u64 full;       // packets that passed because the wait would have been too long
-	weir_u32 owed_bytes; // promises of this span that are not used yet, with the headers of their frames
-	weir_u32 owed_before_bytes; // of the span before
-	weir_u64 owed_span;  // number of this span
+	weir_u64 full;       // packets that passed: their wait would have been too long, or the parking refused them
 };
 
 // A packet that releases data to the port.
@@ -102,8 +99,9 @@ struct credit_ask {
 struct credit_answer {
 	weir_u64 leaves_ns;    // now: it passes, and is not parked
 	weir_u64 live_ns;      // until when the promise is live
+	weir_u64 charge_ns;    // what it was charged
 	weir_u32 length_bytes; // in the parking queue; 0: it passes
-	weir_u32 beyond;       // of the data's sender from now on, for credit_ack
+	weir_u32 longest_ns;   // longest wait before it
 };
 
 WEIR_INLINE weir_u64 credit_ns(const struct credit_config *config, weir_u32 bytes)
@@ -258,7 +256,9 @@ WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_s
 	int due = clock - now <= room;
 
 	answer->leaves_ns = now;
+	answer->charge_ns = cost;
 	answer->length_bytes = 0;
+	answer->longest_ns = state->longest_ns;
 	if (!(config->mode & CREDIT_PACES) || (!ask->behind && (due || !cost || ask->small))) {
 		state->clock_ns = clock + cost;
 		state->charged_ns += cost;
@@ -266,6 +266,7 @@ WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_s
 	}
 	if (wait > (weir_u64)config->wait_ns << ask->behind || wait > credit_ns(config, config->hold_bytes)) {
 		state->full++;
+		answer->charge_ns = 0;
 		return;
 	}
 	state->clock_ns = clock + cost;
@@ -283,6 +284,22 @@ WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_s
 		state->longest_ns = (weir_u32)wait;
 	answer->leaves_ns = queue;
 	answer->length_bytes = length;
+}
+
+// Event: the parking refused a packet that credit_take had wait, so it passes now. Takes back its charge, its place in the
+// parking queue and its wait, as if its wait had been too long. now_ns: of credit_take.
+WEIR_INLINE void credit_refused(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+				const struct credit_answer *answer)
+{
+	if (!answer->length_bytes)
+		return;
+	state->clock_ns -= answer->charge_ns;
+	state->charged_ns -= answer->charge_ns;
+	state->queue_ns -= credit_ns(config, answer->length_bytes);
+	if (state->longest_ns == (weir_u32)(answer->leaves_ns - now_ns))
+		state->longest_ns = answer->longest_ns;
+	state->parked--;
+	state->full++;
 }
 
 // Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, or without data.

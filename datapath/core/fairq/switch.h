@@ -122,10 +122,12 @@ struct port_config {
 
 // Counts of a sweep at a port.
 struct port_swept {
+	weir_u64 promised_bytes; // live promises to send by this port (credit.h)
 	weir_u32 sweep;    // its number
 	weir_u32 flows[2]; // active flows: unlimited, limited
 	weir_u32 one_sided_data; // directions whose data leaves here, and whose ACKs take another switch
 	weir_u32 one_sided_acks; // directions whose ACKs leave here, and whose data takes another switch
+	weir_u32 zero;
 };
 
 struct port {

@@ -83,6 +83,21 @@ type lawtraceControl struct {
 	Watched     uint32
 }
 
+type lawtraceCreditWait struct {
+	_      structs.HostLayout
+	Answer struct {
+		_           structs.HostLayout
+		LeavesNs    uint64
+		LiveNs      uint64
+		ChargeNs    uint64
+		LengthBytes uint32
+		LongestNs   uint32
+	}
+	NowNs       uint64
+	UntilBefore uint32
+	Zero        uint32
+}
+
 type lawtraceFairqConfig struct {
 	_           structs.HostLayout
 	TargetBytes uint32
@@ -301,11 +316,13 @@ type lawtracePort struct {
 	RttSpan       uint32
 	Pacing        uint32
 	Swept         [2]struct {
-		_            structs.HostLayout
-		Sweep        uint32
-		Flows        [2]uint32
-		OneSidedData uint32
-		OneSidedAcks uint32
+		_             structs.HostLayout
+		PromisedBytes uint64
+		Sweep         uint32
+		Flows         [2]uint32
+		OneSidedData  uint32
+		OneSidedAcks  uint32
+		Zero          uint32
 	}
 }
 
@@ -442,6 +459,7 @@ const (
 	lawtraceMapConfigs          = "configs"
 	lawtraceMapControls         = "controls"
 	lawtraceMapCounts           = "counts"
+	lawtraceMapCreditWaits      = "credit_waits"
 	lawtraceMapCredits          = "credits"
 	lawtraceMapDrafts           = "drafts"
 	lawtraceMapFlows            = "flows"
@@ -536,6 +554,7 @@ type lawtraceMapSpecs struct {
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	CreditWaits   *ebpf.MapSpec `ebpf:"credit_waits"`
 	Credits       *ebpf.MapSpec `ebpf:"credits"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
@@ -596,6 +615,7 @@ type lawtraceMaps struct {
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
+	CreditWaits   *ebpf.Map `ebpf:"credit_waits"`
 	Credits       *ebpf.Map `ebpf:"credits"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
@@ -617,6 +637,7 @@ func (m *lawtraceMaps) Close() error {
 		m.Configs,
 		m.Controls,
 		m.Counts,
+		m.CreditWaits,
 		m.Credits,
 		m.Drafts,
 		m.Flows,

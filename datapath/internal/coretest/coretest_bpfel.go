@@ -242,11 +242,13 @@ type CoreGroupsEvent struct {
 		RttSpan       uint32
 		Pacing        uint32
 		Swept         [2]struct {
-			_            structs.HostLayout
-			Sweep        uint32
-			Flows        [2]uint32
-			OneSidedData uint32
-			OneSidedAcks uint32
+			_             structs.HostLayout
+			PromisedBytes uint64
+			Sweep         uint32
+			Flows         [2]uint32
+			OneSidedData  uint32
+			OneSidedAcks  uint32
+			Zero          uint32
 		}
 	}
 	Granted struct {
@@ -373,11 +375,13 @@ type CoreReleaseEvent struct {
 		RttSpan       uint32
 		Pacing        uint32
 		Swept         [2]struct {
-			_            structs.HostLayout
-			Sweep        uint32
-			Flows        [2]uint32
-			OneSidedData uint32
-			OneSidedAcks uint32
+			_             structs.HostLayout
+			PromisedBytes uint64
+			Sweep         uint32
+			Flows         [2]uint32
+			OneSidedData  uint32
+			OneSidedAcks  uint32
+			Zero          uint32
 		}
 	}
 	NowNs        uint64
@@ -507,11 +511,13 @@ type CoreSlotsEvent struct {
 		RttSpan       uint32
 		Pacing        uint32
 		Swept         [2]struct {
-			_            structs.HostLayout
-			Sweep        uint32
-			Flows        [2]uint32
-			OneSidedData uint32
-			OneSidedAcks uint32
+			_             structs.HostLayout
+			PromisedBytes uint64
+			Sweep         uint32
+			Flows         [2]uint32
+			OneSidedData  uint32
+			OneSidedAcks  uint32
+			Zero          uint32
 		}
 	}
 	NowNs  uint64

@@ -82,6 +82,21 @@ type FairQControl struct {
 	Watched     uint32
 }
 
+type FairQCreditWait struct {
+	_      structs.HostLayout
+	Answer struct {
+		_           structs.HostLayout
+		LeavesNs    uint64
+		LiveNs      uint64
+		ChargeNs    uint64
+		LengthBytes uint32
+		LongestNs   uint32
+	}
+	NowNs       uint64
+	UntilBefore uint32
+	Zero        uint32
+}
+
 type FairQFlowEnds struct {
 	_       structs.HostLayout
 	Address [2][4]uint32
@@ -186,11 +201,13 @@ type FairQPort struct {
 	RttSpan       uint32
 	Pacing        uint32
 	Swept         [2]struct {
-		_            structs.HostLayout
-		Sweep        uint32
-		Flows        [2]uint32
-		OneSidedData uint32
-		OneSidedAcks uint32
+		_             structs.HostLayout
+		PromisedBytes uint64
+		Sweep         uint32
+		Flows         [2]uint32
+		OneSidedData  uint32
+		OneSidedAcks  uint32
+		Zero          uint32
 	}
 }
 
@@ -334,6 +351,7 @@ const (
 	FairQMapConfigs          = "configs"
 	FairQMapControls         = "controls"
 	FairQMapCounts           = "counts"
+	FairQMapCreditWaits      = "credit_waits"
 	FairQMapCredits          = "credits"
 	FairQMapDrafts           = "drafts"
 	FairQMapFlows            = "flows"
@@ -444,6 +462,7 @@ type FairQMapSpecs struct {
 	Configs       *ebpf.MapSpec `ebpf:"configs"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	CreditWaits   *ebpf.MapSpec `ebpf:"credit_waits"`
 	Credits       *ebpf.MapSpec `ebpf:"credits"`
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
@@ -502,6 +521,7 @@ type FairQMaps struct {
 	Configs       *ebpf.Map `ebpf:"configs"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Counts        *ebpf.Map `ebpf:"counts"`
+	CreditWaits   *ebpf.Map `ebpf:"credit_waits"`
 	Credits       *ebpf.Map `ebpf:"credits"`
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
@@ -523,6 +543,7 @@ func (m *FairQMaps) Close() error {
 		m.Configs,
 		m.Controls,
 		m.Counts,
+		m.CreditWaits,
 		m.Credits,
 		m.Drafts,
 		m.Flows,

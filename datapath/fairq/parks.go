@@ -1,0 +1,224 @@
+package fairq
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath/park"
+)
+
+// Packets that wait for credits wait in the parking of their namespace (datapath/park), which belongs to one switch.
+
+// parking is a parking that this process has open.
+type parking struct {
+	*park.Park
+	heartbeats int    // since it was opened
+	gone       uint64 // park.Stats.PassedGone at the last look
+}
+
+const (
+	parkOwner = "weir fairq"
+	// parkSwitch is the switch whose parking has the default name. Those of other switches in the namespace have a name of
+	// their own.
+	parkSwitch = "default"
+	// parkLooks is the number of heartbeats between two readings of the parking's queue.
+	parkLooks = 4
+)
+
+// parkOptions returns the options of the parking of the switch that is pinned in dir; "": it is not pinned.
+func parkOptions(dir string) park.Options {
+	o := park.Options{Owner: parkOwner, LimitBytes: 2 * creditHold, LimitPackets: parkPackets}
+	if dir == "" {
+		return o
+	}
+	name := filepath.Base(dir)
+	o.Owner += " " + name
+	if name != parkSwitch {
+		sum := fnv.New32a()
+		_, _ = sum.Write([]byte(name))
+		o.Name = fmt.Sprintf("weir-pk-%06x", sum.Sum32()&0xffffff)
+	}
+	return o
+}
+
+const parkPackets = 8192
+
+// openPark opens the parking of a port's namespace, if packets may have to wait there. isNew reports that it was not open.
+func (f *Attachment) openPark(c *Config, p *Port, cookie uint64) (isNew bool, err error) {
+	if c.Credit != CreditPaces || c.Observe || f.parks[cookie] != nil {
+		return false, nil
+	}
+	at, err := park.Open(p.In, parkOptions(c.Pin))
+	if err != nil {
+		return false, fmt.Errorf("the parking: %w", err)
+	}
+	f.shared.Lock()
+	defer f.shared.Unlock()
+	if f.parks == nil {
+		f.parks = map[uint64]*parking{}
+	}
+	f.parks[cookie] = &parking{Park: at}
+	return true, nil
+}
+
+// openParks opens the parkings that a new configuration needs, and returns the namespaces of those that were not open.
+func (f *Attachment) openParks(c *Config) (opened []uint64, err error) {
+	for i := range f.ports {
+		p := &f.ports[i]
+		isNew, err := f.openPark(c, &p.Port, p.cookie)
+		if err != nil {
+			return opened, fmt.Errorf("port %s: %w", p.Name, err)
+		}
+		if isNew {
+			opened = append(opened, p.cookie)
+		}
+	}
+	return opened, nil
+}
+
+// closeParks closes and removes the parkings of some namespaces.
+func (f *Attachment) closeParks(cookies []uint64) error {
+	var errs []error
+	for _, cookie := range cookies {
+		at := f.parks[cookie]
+		f.shared.Lock()
+		delete(f.parks, cookie)
+		f.shared.Unlock()
+		errs = append(errs, at.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// parkMaps returns the maps of the parking for programs in a namespace. Without a parking, packets pass.
+func (f *Attachment) parkMaps(cookie uint64) map[string]*ebpf.Map {
+	if at := f.parks[cookie]; at != nil {
+		return at.Maps()
+	}
+	return nil
+}
+
+// setParkPort enters a port in the parking of its namespace, with its rate. Packets that leave by this port wait for
+// credits of other ports. So the parking has to know it, also without credits; no packet waits in its class then.
+func (f *Attachment) setParkPort(p *attachedPort, mode uint32) error {
+	at := f.parks[p.cookie]
+	if at == nil {
+		return nil
+	}
+	rate := uint64(unusedRate)
+	if mode != 0 {
+		rate = min(max(p.Law.RateBps, leastRate), unusedRate)
+	}
+	err := at.SetPort(p.id, p.Ifindex, rate)
+	if err == nil {
+		return nil
+	}
+	if restored := at.Restore(); restored != nil { // somebody removed the devices
+		return errors.Join(err, restored)
+	}
+	return at.SetPort(p.id, p.Ifindex, rate)
+}
+
+// restoreParks makes parkings again that somebody has removed or changed. Until then packets pass. An error is not
+// returned, because heartbeats continue without a parking: status shows that it is missing.
+func (f *Attachment) restoreParks() {
+	f.shared.Lock()
+	var all []*parking
+	for _, at := range f.parks {
+		all = append(all, at)
+	}
+	f.shared.Unlock()
+	for _, at := range all {
+		if at.isGone() {
+			_ = at.Restore()
+		}
+	}
+}
+
+// isGone reports whether packets passed recently because the parking is gone, or that its queue is gone.
+func (at *parking) isGone() bool {
+	gone, err := at.Gone()
+	if err != nil {
+		return false // it was closed
+	}
+	grown := gone != at.gone
+	at.gone = gone
+	at.heartbeats++
+	if grown || at.heartbeats%parkLooks != 0 {
+		return grown
+	}
+	s, err := at.Stats()
+	return err == nil && !s.Queue
+}
+
+// leaveParks closes the parkings. With pins the devices stay, for the programs that stay. end: nothing stays.
+func (f *Attachment) leaveParks(end bool) error {
+	f.shared.Lock()
+	all := f.parks
+	f.parks = nil
+	f.shared.Unlock()
+	var errs []error
+	for _, at := range all {
+		if end || f.cfg.Pin == "" {
+			errs = append(errs, at.Close())
+		} else {
+			errs = append(errs, at.Leave())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leaveNewParks removes the parkings that did not exist before this process.
+func (f *Attachment) leaveNewParks() error {
+	var cookies []uint64
+	for cookie, at := range f.parks {
+		if !at.Adopted() {
+			cookies = append(cookies, cookie)
+		}
+	}
+	return f.closeParks(cookies)
+}
+
+// removeFormerParks removes the parkings of an earlier process with credits, once its programs are replaced.
+func (f *Attachment) removeFormerParks() error {
+	if f.cfg.Pin == "" || f.fresh || f.cfg.Credit == CreditPaces {
+		return nil
+	}
+	var errs []error
+	done := map[uint64]bool{}
+	for i := range f.ports {
+		if p := &f.ports[i]; !done[p.cookie] {
+			done[p.cookie] = true
+			errs = append(errs, removePark(p.In, f.cfg.Pin))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removePark removes the parking that the switch pinned in dir left in a namespace. Devices of others are left alone.
+func removePark(enter func(f func() error) error, dir string) error {
+	err := park.Remove(enter, parkOptions(dir))
+	var foreign *park.Foreign
+	if errors.As(err, &foreign) {
+		return nil
+	}
+	return err
+}
+
+// readParking reads the parking in the caller's namespace of the switch that is pinned in dir.
+func readParking(dir string) *Parking {
+	o := parkOptions(dir)
+	s, exists, err := park.Look(nil, o)
+	p := &Parking{
+		Present: exists && s.Queue, Packets: s.BacklogPackets, Bytes: s.BacklogBytes, MostPackets: o.LimitPackets, MostBytes: o.LimitBytes,
+		Parked: s.Parked, Returned: s.Returned, PassedGone: s.PassedGone, PassedFull: s.PassedFull,
+		PassedMarked: s.PassedMarked + s.PassedPriority, Stale: s.Stale, Foreign: s.Foreign,
+	}
+	if err != nil {
+		p.Fault = err.Error()
+	}
+	return p
+}
