@@ -191,6 +191,8 @@ func (d *Device) isTunnel() bool {
 // place returns the place of a device. The kind counts first, because it decides where packets go.
 func (j *judge) place(d *Device) place {
 	switch {
+	case d.Parking:
+		return place{role: "Weir's parking, where packets wait for credits", instead: "the ports that traffic passes", level: Note}
 	case d.Loopback:
 		return place{role: "loopback", instead: "the ports that traffic passes", level: Note}
 	case slices.Contains(fallbacks, d.Name) && d.Kind != "":

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/law"
@@ -63,8 +64,35 @@ func (j *judge) state() {
 			})
 		}
 	}
+	j.parkings()
 	if len(j.f.Switches) == 0 && !j.hidden(seeSwitches) {
 		j.add(Finding{Area: AreaState, Check: "weir.switch", Level: OK, Text: "no switch is pinned: no part of Weir is running"})
+	}
+}
+
+// parkingAlias begins the alias of a parking device that a switch made; the switch's name follows (datapath/park).
+const parkingAlias = "weir park weir fairq "
+
+// parkings reports parkings that no running switch has. One end of each pair is enough.
+func (j *judge) parkings() {
+	for i := range j.f.Devices {
+		d := &j.f.Devices[i]
+		if !d.Parking || !strings.HasSuffix(d.Name, "0") || j.hidden(seeSwitches) {
+			continue
+		}
+		n := Finding{Area: AreaState, Check: "weir.parking", Subject: d.Name, Level: OK}
+		name, of := strings.CutPrefix(d.Alias, parkingAlias)
+		switch {
+		case !of:
+			n.Level, n.Text = Note, fmt.Sprintf("a parking of Weir that is no switch's: its alias is %q", d.Alias)
+			n.Remedy = "if no lab runs: ip link del " + shell(d.Name)
+		case slices.ContainsFunc(j.f.Switches, func(s Switch) bool { return s.Name == name && s.Alive }):
+			n.Text = "the parking of switch " + name + ": packets wait there for credits"
+		default:
+			n.Level, n.Text = Note, "the parking of switch "+name+", which is not running: packets that waited there have left"
+			n.Remedy = "start weir switch --name " + shell(name) + " again; or remove it: weir switch --purge --name " + shell(name)
+		}
+		j.add(n)
 	}
 }
 

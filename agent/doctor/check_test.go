@@ -241,6 +241,19 @@ func TestCheck_MemoryAndState(t *testing.T) {
 			}},
 		{what: "not pinned", check: "weir.unpinned", subject: "swp1", level: Note,
 			spoil: func(_ *Facts, p *Device) { p.Egress = []Program{{ID: 5, Name: "weir_fairq", Ours: true}} }},
+		{what: "a parking", check: "weir.parking", subject: "weir-park0", level: OK, says: "the parking of switch default: packets wait",
+			spoil: func(f *Facts, _ *Device) {
+				f.Switches = []Switch{{Name: "default", Alive: true, Holder: "process 7", Ports: managed}}
+				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir fairq default"})
+			}},
+		{what: "a parking that was left", check: "weir.parking", subject: "weir-park0", level: Note, says: "switch default, which is not running", remedy: "weir switch --purge --name default",
+			spoil: func(f *Facts, _ *Device) {
+				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir fairq default"})
+			}},
+		{what: "a parking of nobody", check: "weir.parking", subject: "weir-park0", level: Note, says: "no switch's", remedy: "ip link del weir-park0",
+			spoil: func(f *Facts, _ *Device) {
+				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir fairq"})
+			}},
 		{what: "too many devices", check: "unseen.devices", level: Note, says: "7 more", spoil: func(f *Facts, _ *Device) { f.DevicesLeft = 7 }},
 		{what: "not seen", check: "unseen", subject: "filters of tc", level: Note, says: "denied",
 			spoil: func(f *Facts, _ *Device) { f.Unseen = []Unseen{{What: "filters of tc", Why: "denied", Root: true}} }},

@@ -88,6 +88,7 @@ type Device struct {
 	MasterKind  string
 	Lower       string // what a VLAN, tunnel or macvlan stands on, if it is in this namespace
 	PeerAway    bool   // its peer or lower device is in another namespace
+	Parking     bool   // one of Weir's parking devices
 	GSOMax      int    // bytes of a super-packet
 
 	Root     Qdisc

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/switchd"
+	"weir/datapath/attach"
 	"weir/internal/nic"
 )
 
@@ -116,7 +117,7 @@ func (g *gatherer) device(l netlink.Link, t *deviceTables) Device {
 		Loopback:   a.RawFlags&unix.IFF_LOOPBACK != 0, Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
 		TxQueues: a.NumTxQueues, RxQueues: a.NumRxQueues, Addresses: t.addresses[a.Index],
 		Master: t.names[a.MasterIndex], MasterKind: t.kinds[a.MasterIndex], GSOMax: int(a.GSOMaxSize),
-		PeerAway: a.NetNsID >= 0 && a.ParentIndex != 0,
+		PeerAway: a.NetNsID >= 0 && a.ParentIndex != 0, Parking: attach.IsParking(l),
 	}
 	if lower := lowerOf(l); lower != 0 && a.NetNsID < 0 && d.Kind != "veth" {
 		d.Lower = t.names[lower]

@@ -46,8 +46,8 @@ func TestDocTables_Status(t *testing.T) {
 	fmt.Fprintf(&b, "\nOf a switch only: `%s` (off): it is attached to no port. `%s` (off): the pinned tables are of another version of Weir.\n\n",
 		wordStopped, wordLayout)
 	b.WriteString("## JSON\n\n`weir status --json` prints `{\"switches\": [...]}`. Bytes, milliseconds (`_ms`), microseconds (`_us`) and seconds (`_s`) stand in the names.\n")
-	comments := fieldComments(t, "status.go", "status_meter.go", "health.go")
-	for _, of := range []any{Switch{}, Port{}, Finding{}, Rates{}, SignedSource{}} {
+	comments := fieldComments(t, "status.go", "status_meter.go", "status_credits.go", "health.go")
+	for _, of := range []any{Switch{}, Port{}, Finding{}, Rates{}, Credits{}, Parking{}, SignedSource{}} {
 		kind := reflect.TypeOf(of)
 		fmt.Fprintf(&b, "\n### %s\n\n| field | meaning |\n|---|---|\n", kind.Name())
 		for i := range kind.NumField() {

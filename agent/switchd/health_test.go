@@ -178,6 +178,26 @@ func TestChecks(t *testing.T) {
 		}, "rolled-back", Off, "goodput 0.7", "tries again"},
 		{"tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
 		{"a few tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 90 }, "", "", "", ""},
+		{"the parking is gone", func(now, _ *snapshot, a *reading.Pinned) {
+			a.Credits.Paces, now.kernel.Parking = true, &reading.Parking{MostPackets: 10, MostBytes: 10}
+		}, "no-parking", Degraded, "packets that should wait for credits pass", "makes it again within a second"},
+		{"the parking is gone, and nobody there", func(now, _ *snapshot, a *reading.Pinned) {
+			a.Credits.Paces, now.kernel.Parking, now.process = true, &reading.Parking{MostPackets: 10, MostBytes: 10, Fault: "odd"}, process{}
+		}, "no-parking", Degraded, "pass (odd)", "start weir switch again"},
+		{"the parking is full", func(now, _ *snapshot, a *reading.Pinned) {
+			a.Credits.Paces, now.kernel.Parking = true, &reading.Parking{Present: true, Packets: 10, MostPackets: 10, MostBytes: 10}
+		}, "full-parking", Degraded, "the parking is full", "target_fraction"},
+		{"the parking was full since the last reading", func(now, before *snapshot, a *reading.Pinned) {
+			a.Credits.Paces = true
+			now.kernel.Parking = &reading.Parking{Present: true, MostPackets: 10, MostBytes: 10, PassedFull: 8}
+			before.kernel.Parking = &reading.Parking{Present: true, MostPackets: 10, MostBytes: 10, PassedFull: 7}
+		}, "full-parking", Degraded, "the parking is full", "target_fraction"},
+		{"the parking was full before", func(now, before *snapshot, a *reading.Pinned) {
+			a.Credits.Paces = true
+			now.kernel.Parking = &reading.Parking{Present: true, MostPackets: 10, MostBytes: 10, PassedFull: 8}
+			before.kernel.Parking = now.kernel.Parking
+		}, "", "", "", ""},
+		{"another port's parking is gone", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.Parking = &reading.Parking{} }, "", "", "", ""},
 		{"the table is full", func(_, _ *snapshot, a *reading.Pinned) { a.TableFull = 12 }, "table-full", Degraded, "12 new connections pass unmanaged", "--scope"},
 		{"the table was full", func(_, before *snapshot, a *reading.Pinned) {
 			a.TableFull, before.kernel.Ports[0].TableFull = 12, 12

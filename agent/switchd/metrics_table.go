@@ -100,6 +100,20 @@ var switchMetrics = []metric[*moment]{
 				emit(float64(from.Segments), from.label())
 			}
 		}),
+	parkingMetric(gauge, "parking_present", "1: the parking, where packets wait for credits, is there. 0: it is missing, and packets pass. This and the following exist only with credits.",
+		func(p *Parking) float64 { return truth(p.Present) }),
+	parkingMetric(gauge, "parking_packets", "Packets that wait for credits now.",
+		func(p *Parking) float64 { return float64(p.Packets) }),
+	parkingMetric(gauge, "parking_bytes", "Bytes that these packets stand for.",
+		func(p *Parking) float64 { return float64(p.Bytes) }),
+	someOfSwitch(counter, "parking_passed_packets_total", "Packets that the parking did not take, by reason: it was gone, it was full, or their mark or priority is in use.", "reason",
+		func(m *moment, emit func(float64, ...string)) {
+			if p := m.words.Parking; p != nil {
+				emit(float64(p.PassedGone), "gone")
+				emit(float64(p.PassedFull), "full")
+				emit(float64(p.PassedMarked), "marked")
+			}
+		}),
 	ofSwitch(counter, "rollbacks_total", "Rollbacks: times that a rule of the configuration stopped enforcement on a port.",
 		func(m *moment) float64 { return float64(m.events.rollbacks.Load()) }),
 }
@@ -177,6 +191,21 @@ var namedPortMetrics = []metric[*portMoment]{
 	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that takes another switch, limited to this port's window divided by paths.",
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
+	creditMetric(gauge, "credit_pacing", "1: one segment of each flow exceeds BDP and target, so every acknowledgement needs a credit. This and the following exist only with promises or credits.",
+		func(c *Credits) float64 { return truth(c.Pacing) }),
+	creditMetric(gauge, "promised_bytes", "Bytes promised to flows that have not sent yet, as of the last heartbeat.",
+		func(c *Credits) float64 { return float64(c.LiveBytes) }),
+	creditMetric(gauge, "credit_ahead_seconds", "Time until all data that was released to the port will have drained.",
+		func(c *Credits) float64 { return c.AheadMs / 1e3 }),
+	creditMetric(counter, "promises_total", "Packets that carried a promise.",
+		func(c *Credits) float64 { return float64(c.Promised) }),
+	creditMetric(counter, "parked_packets_total", "Packets that waited for a credit.",
+		func(c *Credits) float64 { return float64(c.Parked) }),
+	creditMetric(counter, "refused_waits_total", "Packets that passed although they had to wait: the wait was too long, or the parking took no packet.",
+		func(c *Credits) float64 { return float64(c.Refused) }),
+	creditMetric(gauge, "credit_longest_wait_seconds", "Longest wait of a packet since the port was first attached.",
+		func(c *Credits) float64 { return c.LongestMs / 1e3 }),
+
 	groupMetric(gauge, "group_flows", "Active flows of the control group, which are not limited, and of the treatment group, which are limited.",
 		func(g *reading.Group) float64 { return float64(g.Flows) }),
 	groupMetric(counter, "group_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, where nothing is limited, and during weir observe.",
@@ -202,6 +231,24 @@ var namedPortMetrics = []metric[*portMoment]{
 				emit(float64(p.words.DeviceDrops))
 			}
 		}),
+}
+
+// creditMetric is a figure of promises and credits. A port without them has no series.
+func creditMetric(kind prometheus.ValueType, name, help string, of func(*Credits) float64) metric[*portMoment] {
+	return someOfPort(kind, name, help, "", func(p *portMoment, emit func(float64, ...string)) {
+		if c := p.words.Credits; c != nil {
+			emit(of(c))
+		}
+	})
+}
+
+// parkingMetric is a figure of the parking. A switch without credits has no series.
+func parkingMetric(kind prometheus.ValueType, name, help string, of func(*Parking) float64) metric[*moment] {
+	return someOfSwitch(kind, name, help, "", func(m *moment, emit func(float64, ...string)) {
+		if p := m.words.Parking; p != nil {
+			emit(of(p))
+		}
+	})
 }
 
 // groupMetric has one value for the control group of a canary and one for the treatment group.

@@ -37,6 +37,10 @@ func sampleReading() *snapshot {
 		Adopted: 6016, TableFull: 0, Free: 6017, LeftToEdge: 6018, Advertised: 6019, Assumed: 6020, Dropped: 6021,
 		Mode: reading.EnforcePart, LimitedBuckets: reading.Buckets / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
 		OneSidedData: 8001, OneSidedAcks: 8002,
+		Credits: reading.Credits{
+			Promises: true, Paces: true, Pacing: true, LiveBytes: 9301, Ahead: 31 * time.Millisecond, Promised: 9302, Parked: 9303, Refused: 9304,
+			Longest: 32 * time.Millisecond,
+		},
 		Groups: [2]reading.Group{
 			{Flows: 9001, DataBytes: 9002, RetransmittedBytes: 9003, AckedBytes: 9004, Acks: 9005, Limited: 9006},
 			{Flows: 9101, DataBytes: 9102, RetransmittedBytes: 9103, AckedBytes: 9104, Acks: 9105, Limited: 9106},
@@ -50,6 +54,10 @@ func sampleReading() *snapshot {
 			HeartbeatAge: 120 * time.Millisecond, Lease: time.Second,
 			SignedSources: []reading.SignedSource{
 				{Addr: netip.MustParseAddr("10.0.0.1"), Segments: 9201, Dropped: 9202}, {Addr: netip.MustParseAddr("fd00::2"), VLANs: 7, Segments: 9203},
+			},
+			Parking: &reading.Parking{
+				Present: true, Packets: 9401, Bytes: 9402, MostPackets: 9403, MostBytes: 9404, Parked: 9405, Returned: 9406,
+				PassedGone: 9407, PassedFull: 9408, PassedMarked: 9409,
 			},
 			Ports: []reading.Pinned{
 				{Stats: stats, ID: 1, Ifindex: 7, HasDevice: true, Local: true,

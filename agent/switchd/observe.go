@@ -68,6 +68,10 @@ type QueueThen struct {
 	DropsMost       float64 `json:"drops_most_per_s"`
 	NewFlows        int     `json:"new_flows"` // flows that may begin at the same time without a drop
 
+	PacedPercent    float64 `json:"paced_percent"` // of the time: a port with credits would pace
+	ParkedPerSecond float64 `json:"parked_per_s"`  // acknowledgements that would wait with credits, mean over the whole time
+	WaitMs          float64 `json:"wait_ms"`       // of each of them
+
 	Newcomers int `json:"newcomers"` // former name of new_flows, for one release (docs/names.md)
 }
 

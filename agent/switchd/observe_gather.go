@@ -89,6 +89,8 @@ type gather struct {
 	unlisted        int // flows that did not fit in seen
 	allLooks        int
 	newFlows        int
+	paced           int     // readings in which a port with credits would pace
+	pacedFlows      float64 // sum of their counts
 }
 
 func newGather(base load) *gather {
@@ -121,6 +123,10 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 	n = max(n, float64(g.lasting()))
 	g.flows += n
 	g.flowsMax = max(g.flowsMax, n)
+	if g.base.paces(n) {
+		g.paced++
+		g.pacedFlows += n
+	}
 	window := g.base.window(n)
 	begun := 0
 	for i := range flows {
@@ -188,6 +194,8 @@ func (g *gather) load(dropsPerSecond, other float64) *load {
 	}
 	if g.allLooks > 0 {
 		l.Elastic = float64(g.elastic) / float64(g.allLooks)
+		l.Paced = float64(g.paced) / float64(g.allLooks)
+		l.PacedFlows = g.pacedFlows / float64(max(g.paced, 1))
 	}
 	for _, s := range g.seen {
 		if float64(s.looks) >= flowsInFlow*float64(g.looks) {

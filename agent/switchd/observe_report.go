@@ -53,6 +53,7 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 			CanaryBytes: uint64(max((p.line.bdpWithQueue(p.handshake, g.queue.mean(), uint32(l.Flows))+p.line.target)/max(l.Flows, 1), l.floor())),
 			MeanBytes:   then.Queue, LeastBytes: then.QueueLeast, MostBytes: then.QueueMost,
 			DropsPerSecond: then.Drops, DropsMost: then.DropsMost, NewFlows: then.Room, Newcomers: then.Room,
+			PacedPercent: 100 * l.Paced, ParkedPerSecond: then.Parked, WaitMs: 1e3 * then.Wait,
 		},
 		Limited: len(limited), LimitedFlows: limited[:min(list, len(limited))], LimitedNow: g.limitedNow(), Notes: then.Notes,
 	}

@@ -88,6 +88,34 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// With 85.3 KB of buffer at 1 Gbit/s and 250 us, the port has room for 48 KB: 33 segments and a byte. 126 flows pace it.
+// Each of them then waits for a cycle of 126 segments and bytes, less 48 KB.
+func TestGather_Credits(t *testing.T) {
+	base := load{Rate: 125e6, RTT: 250e-6, Buffer: 85_300, Target: 17_060, Frame: 1514, Segment: 1448}
+	flows := make([]flowNow, 126)
+	for i := range flows {
+		flows[i] = flowAt(i, 1448)
+	}
+	for _, row := range []struct {
+		flows                     int
+		paced, flowsThen, waitsMs float64
+	}{{33, 0, 0, 0}, {34, 1, 34, 0.0436}, {126, 1, 126, 1.2}} {
+		g := newGather(base)
+		for range 10 {
+			g.looked(uint32(row.flows), flows[:row.flows])
+		}
+		l := g.load(0, 0)
+		p := predict(l)
+		if l.Paced != row.paced || l.PacedFlows != row.flowsThen || math.Abs(1e3*p.Wait-row.waitsMs) > 0.05*row.waitsMs {
+			t.Errorf("%d flows: paced %g of the time with %g flows, %g ms", row.flows, l.Paced, l.PacedFlows, 1e3*p.Wait)
+		}
+		// An acknowledgement for each segment and byte: 1514 and 67 B at 125 MB/s.
+		if want := row.paced * 125e6 / 1581; math.Abs(p.Parked-want) > 1 {
+			t.Errorf("%d flows: %g acknowledgements a second wait, want %g", row.flows, p.Parked, want)
+		}
+	}
+}
+
 // The memory is bounded for any number of flows; the others are counted.
 func TestGather_IsBounded(t *testing.T) {
 	g := newGather(*testLoad(0, 0))

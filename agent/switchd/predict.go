@@ -24,6 +24,9 @@ type load struct {
 	QueueCut float64   // mean of min(queue, target) over the whole time
 	QueueApp float64   // the same over the time without an elastic flow
 
+	Paced      float64 // 0 to 1: fraction of the time in which one segment of each flow exceeded BDP and target
+	PacedFlows float64 // mean number of flows over that time
+
 	DropsPerSecond float64
 	NewFlows       float64 // the most flows that began between two readings
 }
@@ -34,6 +37,8 @@ type prediction struct {
 	Queue, QueueLeast, QueueMost     float64 // mean
 	Drops, DropsMost                 float64 // per second
 	Room                             int     // flows that may begin at the same time without a drop
+	Parked                           float64 // acknowledgements per second that would wait with credits
+	Wait                             float64 // of each of them, s
 	Floored, Overfull, OtherFillsAll bool
 	Notes                            []string
 }
@@ -118,9 +123,28 @@ func (l *load) windowLeft() float64 {
 	return w
 }
 
+// paces reports whether a port with credits would pace n flows: one segment of each exceeds BDP and target.
+func (l *load) paces(n float64) bool { return n*l.floor() > l.bdp()+l.Target }
+
+// creditWait is the longest wait with credits, in s (datapath/fairq).
+const creditWait = 0.1
+
+// credits returns how many acknowledgements per second would wait with credits, and for how long each. While the port
+// paces, every segment has an acknowledgement that waited until the port had room: one cycle of all flows less BDP and
+// target. Requests and handshakes, which wait too, are not included.
+func (l *load) credits() (parked, wait float64) {
+	rate := l.flowShare() * l.Rate
+	if l.Paced <= 0 || rate <= 0 {
+		return 0, 0
+	}
+	ahead := l.PacedFlows*l.onWire(l.floor()) - l.bdp() - l.Target
+	return l.Paced * rate / l.onWire(l.floor()), min(max(0, ahead)/rate, creditWait)
+}
+
 // predict calculates the expected effect of the law on the load.
 func predict(l *load) prediction {
 	p := prediction{Window: l.window(l.Flows), WindowMost: l.windowLeft()}
+	p.Parked, p.Wait = l.credits()
 	p.Room = int(max(0, l.Buffer-l.Target) / (initialWindow * l.Frame))
 	// The queue that remains when every flow has its smallest window in flight.
 	least := l.queueOf(max(l.Flows, 0) * l.least())

@@ -48,6 +48,8 @@ type Switch struct {
 
 	SignedSources []SignedSource `json:"signed_sources,omitempty"` // the 10 sources with the most signed segments
 
+	Parking *Parking `json:"parking,omitempty"` // where packets wait for credits; absent if no port of this namespace has credits
+
 	Ports []Port `json:"ports"` // ports of the switch
 }
 
@@ -113,6 +115,8 @@ type Port struct {
 	Adopted   uint64            `json:"adopted"`    // of these, connections that began before the law was attached
 	TableFull uint64            `json:"table_full"` // connections that found no room in the flow table
 
+	Credits *Credits `json:"credits,omitempty"` // promises and credits; absent without them
+
 	Rates *Rates `json:"rates,omitempty"` // rates between two readings; absent after one
 }
 
@@ -173,6 +177,7 @@ func describe(name string, now, before *snapshot) *Switch {
 	if k.Alive() || now.process.here {
 		s.UptimeSeconds = k.Holder.Since.Round(time.Millisecond).Seconds()
 	}
+	s.Parking = parkingOf(k.Parking)
 	for _, from := range k.SignedSources {
 		s.SignedSources = append(s.SignedSources, SignedSource{from.Addr.String(), from.VLANs, from.Segments, from.Dropped})
 	}
@@ -220,7 +225,7 @@ func describePort(v *view) Port {
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Dropped: k.Dropped, Data: k.Data,
 		Opened: k.Opened, Adopted: k.Adopted, TableFull: k.TableFull,
-		Rates: v.recent.rates(), Findings: v.findings(),
+		Rates: v.recent.rates(), Findings: v.findings(), Credits: creditsOf(&k.Credits),
 	}
 	for _, r := range reasons {
 		p.Passed[r.Key] = r.of(&k.Stats)

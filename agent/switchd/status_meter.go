@@ -149,6 +149,9 @@ func (r *snapshot) view(i int, before *snapshot) *view {
 	}
 	v.recent = &change{interval: r.at.Sub(before.at)}
 	v.recent.stats(&k.Stats, &old.Stats)
+	if now, was := r.kernel.Parking, before.kernel.Parking; now != nil && was != nil {
+		v.recent.parkingFull = since(now.PassedFull, was.PassedFull)
+	}
 	v.recent.oneSidedData, v.recent.oneSidedAcks = old.OneSidedData, old.OneSidedAcks
 	was := before.devices.of(old)
 	if !v.device.known || !was.known {
@@ -190,6 +193,8 @@ type change struct {
 		sent    uint64 // packets, from the beginning of the first reading to the end of the second
 		drops   uint64
 	}
+	parkingFull uint64 // packets of all ports that passed because the parking was full
+
 	deviceSent, deviceDrops uint64 // as counted by the device: a GSO packet may count once
 }
 

@@ -122,6 +122,10 @@ func printObserved(w io.Writer, p *switchd.ObservedPort) error {
 	if p.OtherPercent >= 1 {
 		fmt.Fprintf(w, "%s: %.0f %% of the rate is other traffic\n", p.Port, p.OtherPercent)
 	}
+	if p.Then.PacedPercent > 0 {
+		fmt.Fprintf(w, "%s: one segment of each flow exceeds BDP and target for %.3g %% of the time; with credits, %s acknowledgements a second would wait, %.3g ms each\n",
+			p.Port, p.Then.PacedPercent, perSecond(p.Then.ParkedPerSecond), p.Then.WaitMs)
+	}
 	for _, note := range p.Notes {
 		fmt.Fprintf(w, "%s: %s\n", p.Port, note)
 	}

@@ -46,12 +46,18 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 	if text := signedText(s); text != "" {
 		fmt.Fprintf(b, "signed segments by source: %s\n", text)
 	}
+	if text := parkingText(s.Parking); text != "" {
+		fmt.Fprintf(b, "parking: %s\n", text)
+	}
 	for i := range ports {
 		p := &ports[i]
 		name := printable(p.Port)
 		fmt.Fprintf(b, "%s: rewritten: %d; passed unchanged: %s\n", name, p.Rewritten, p.PassedText())
 		if p.Dropped > 0 {
 			fmt.Fprintf(b, "%s: dropped: %d signed\n", name, p.Dropped)
+		}
+		if text := creditsText(p.Credits); text != "" {
+			fmt.Fprintf(b, "%s: %s\n", name, text)
 		}
 		for _, f := range p.Findings {
 			fmt.Fprintf(b, "%s: %s: %s\n", name, findingLabel(&f), f.Reason)
@@ -60,6 +66,37 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 			}
 		}
 	}
+}
+
+// creditsText describes promises and credits at a port.
+func creditsText(c *switchd.Credits) string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprintf("promises: %s live, %d granted", shortBytes(c.LiveBytes), c.Promised)
+	if !c.Paces {
+		return text
+	}
+	how := "not pacing"
+	if c.Pacing {
+		how = "pacing"
+	}
+	return text + fmt.Sprintf("; credits: %s, %d packets waited, the longest for %.3g ms, %d waits refused", how, c.Parked, c.LongestMs, c.Refused)
+}
+
+// parkingText describes the parking of a switch.
+func parkingText(p *switchd.Parking) string {
+	switch {
+	case p == nil:
+		return ""
+	case !p.Present:
+		return "missing"
+	}
+	text := fmt.Sprintf("%d packets wait (%s)", p.Packets, shortBytes(p.Bytes))
+	if n := p.PassedGone + p.PassedFull + p.PassedMarked; n > 0 {
+		text += fmt.Sprintf("; %d passed instead: %d while it was gone, %d while it was full, %d with a mark", n, p.PassedGone, p.PassedFull, p.PassedMarked)
+	}
+	return text
 }
 
 // signedText lists the sources with the most signed segments.

@@ -87,7 +87,7 @@ func flags() []switchd.Flag {
 		{Name: "shrink", Key: "fairq.shrink", Default: "allow", Help: "whether the right edge of a window may move left: allow or avoid"},
 		{Name: "signed", Key: "fairq.signed", Default: "pass", Help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
 		{Name: "promises", Key: "fairq.promises", Default: off, Help: "whether SYN-ACKs and requests promise a first flight that the port has room for: on or off"},
-		{Name: "credits", Key: "fairq.credits", Default: off, Observe: true, Help: "whether requests and acknowledgements wait while a segment of each flow exceeds BDP and target: on (with promises) or off"},
+		{Name: "credits", Key: "fairq.credits", Default: off, Help: "whether requests and acknowledgements wait while a segment of each flow exceeds BDP and target: on (with promises) or off"},
 		{Name: "scale", Key: "fairq.scale", Default: "learn", Help: "source of window scales: learn, shim or unify"},
 	}
 }
