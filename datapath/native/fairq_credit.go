@@ -45,6 +45,9 @@ type CreditState struct {
 	Promises    uint64 // opening packets
 	Parked      uint64 // packets that waited
 	Full        uint64 // packets that passed: their wait would have been too long, or the parking refused them
+	OwedBytes   uint32 // promises of this span that are not used yet
+	OwedBefore  uint32 // of the span before
+	OwedSpan    uint64
 }
 
 // The flights that a packet may begin: enum credit_opens of core/fairq/credit.h.
@@ -77,6 +80,8 @@ type CreditAnswer struct {
 	ChargeNs    uint64 // what it was charged
 	LengthBytes uint32 // in the parking queue; 0: it passes
 	LongestNs   uint32 // longest wait before it
+	Beyond      uint32 // End.Beyond of the data's sender from now on
+	_           uint32
 }
 
 // The Go types have the layout of their C types.
@@ -107,9 +112,9 @@ func (s *Switch) CreditRefused(id int, nowNs uint64, answer *CreditAnswer) {
 	C.native_credit_refused(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_credit_answer)(unsafe.Pointer(answer)))
 }
 
-// CreditUsed records that an end with a promise sends its first data: credit_used.
-func (s *Switch) CreditUsed(id int, promise, payloadBytes uint32) {
-	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u32(promise), C.weir_u32(payloadBytes))
+// CreditUsed records that an end with a promise sends its first data: credit_used. leftNs: until the promise ends.
+func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64) {
+	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs))
 }
 
 // CreditOther charges a frame that no credit released: credit_other.

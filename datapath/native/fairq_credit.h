@@ -17,8 +17,9 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 
 	ack->pacing = (weir_u8)port_must_pace(&s->config, &s->at.port, 1);
 	port_paces(&s->config, &s->at.port, ack->pacing);
-	*answer = (struct credit_answer){.leaves_ns = ack->now_ns};
-	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind)
+	ack->life = credit_life(&s->credit, left_ns);
+	*answer = (struct credit_answer){.leaves_ns = ack->now_ns, .beyond = ack->beyond};
+	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind && !ack->beyond)
 		return 0;
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
 }
@@ -28,7 +29,9 @@ static void native_credit_refused(struct weir_world *w, weir_u32 id, weir_u64 no
 	credit_refused(&w->entries[id].credit, &w->entries[id].credits, now_ns, answer);
 }
 
-static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u32 promise, weir_u32 payload_bytes)
+// left_ns: until the promise ends.
+static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 promise, weir_u32 payload_bytes,
+			       long long left_ns)
 {
 	struct native_entry *s = &w->entries[id];
 

@@ -80,6 +80,9 @@ struct credit_state {
 	weir_u64 promises;   // opening packets
 	weir_u64 parked;     // packets that waited
 	weir_u64 full;       // packets that passed: their wait would have been too long, or the parking refused them
+	weir_u32 owed_bytes; // promises of this span that are not used yet, with the headers of their frames
+	weir_u32 owed_before_bytes; // of the span before
+	weir_u64 owed_span;  // number of this span
 };
 
 // A packet that releases data to the port.
@@ -102,6 +105,8 @@ struct credit_answer {
 	weir_u64 charge_ns;    // what it was charged
 	weir_u32 length_bytes; // in the parking queue; 0: it passes
 	weir_u32 longest_ns;   // longest wait before it
+	weir_u32 beyond;       // of the data's sender from now on, for credit_ack
+	weir_u32 zero;
 };
 
 WEIR_INLINE weir_u64 credit_ns(const struct credit_config *config, weir_u32 bytes)

@@ -91,6 +91,8 @@ type FairQCreditWait struct {
 		ChargeNs    uint64
 		LengthBytes uint32
 		LongestNs   uint32
+		Beyond      uint32
+		Zero        uint32
 	}
 	NowNs       uint64
 	UntilBefore uint32
