@@ -65,7 +65,7 @@ type fairqCreditWait struct {
 		ChargeNs    uint64
 		LengthBytes uint32
 		LongestNs   uint32
-		Beyond      uint32
+		WindowBytes uint32
 		Zero        uint32
 	}
 	NowNs       uint64
@@ -97,8 +97,8 @@ type fairqEnd struct {
 	Assumed          uint16
 	Promise          uint32
 	PromiseUntil     uint32
+	Allowed          uint32
 	WaitsUntil       uint32
-	Beyond           uint32
 }
 
 type fairqFlowEnds struct {

@@ -68,9 +68,12 @@ type CreditAck struct {
 	Pacing        uint8
 	Behind, Fixed uint8
 	life          uint8 // Acknowledges sets it
-	Ends          uint8 // 1: it acknowledges the end of a message
-	_             [2]uint8
-	Beyond        uint32 // End.Beyond of the data's sender
+	Ends          uint8 // 1: it acknowledges a FIN
+	Shift         uint8 // scale of the window in its header
+	_             uint8
+	FlyingBytes   uint32 // that the data's sender has sent and this packet does not acknowledge
+	LeftBytes     uint32 // that End.Allowed allows and the data's sender has not sent
+	_             uint32
 }
 
 // CreditAnswer is struct credit_answer of core/fairq/credit.h.
@@ -80,7 +83,7 @@ type CreditAnswer struct {
 	ChargeNs    uint64 // what it was charged
 	LengthBytes uint32 // in the parking queue; 0: it passes
 	LongestNs   uint32 // longest wait before it
-	Beyond      uint32 // End.Beyond of the data's sender from now on
+	WindowBytes uint32 // behind its acknowledgement number, that it allows; 0: unknown
 	_           uint32
 }
 

@@ -68,8 +68,7 @@ type End struct {
 	Upstream         uint16    // the field that it advertised; 0: none
 	Assumed          uint16    // id + 1 of the port that its data would leave by here; 0: unknown
 	Promise          uint32    // bytes that it may send before it counts; 0: none
-	_                [2]uint32 // in the kernel only
-	Beyond           uint32    // bytes of its first flight that exceed its least window, and are not acknowledged yet
+	_                [3]uint32 // in the kernel only
 }
 
 // PortConfig is struct port_config of core/fairq/switch.h, without the fields that decide nothing here.

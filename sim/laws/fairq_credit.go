@@ -30,14 +30,14 @@ type waiting struct {
 
 // turns is what a switch with promises or credits knows of a connection in addition.
 type turns struct {
-	has   [2]bool       // it sent data: sent is valid
-	sent  [2]uint32     // sequence number behind the furthest data of each end
-	una   [2]uint32     // the furthest acknowledgement of each end
-	known [2]bool       // una is valid
-	live  [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
-	until [2]event.Time // the latest packet of an end waits until then
-	turn  uint8         // 1 + the end that sent data last
-	push  [2]bool       // the end's furthest data ends a message, in this turn for the first time
+	has     [2]bool       // it sent data: sent is valid
+	sent    [2]uint32     // sequence number behind the furthest data of each end
+	una     [2]uint32     // the furthest acknowledgement of each end
+	known   [2]bool       // una is valid
+	live    [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
+	until   [2]event.Time // the latest packet of an end waits until then
+	allowed [2]uint32     // sequence number that the window before allowed each end to send to; 0: unknown
+	turn    uint8         // 1 + the end that sent data last
 }
 
 const (
@@ -78,7 +78,6 @@ func (t *turns) took(from int, pk *network.Packet) bool {
 		t.sent[from], t.has[from] = end, true
 	}
 	begins := t.turn != uint8(from+1)
-	t.push[from] = pk.Flags()&network.PSH != 0
 	t.turn = uint8(from + 1)
 	return begins
 }
@@ -115,10 +114,15 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	e, sender, t := &c.ends[from], &c.ends[1-from], &q.sw.turns[c.slot]
 	ask := native.CreditAck{
 		NowNs: uint64(now), Promise: sender.Promise, AdvanceBytes: t.advance(from, pk.Ack()), Opens: opens,
-		LengthBytes: uint32(pk.Bytes()), Beyond: sender.Beyond,
+		LengthBytes: uint32(pk.Bytes()),
 	}
-	if t.push[1-from] && t.sent[1-from] == pk.Ack() {
-		ask.Ends, t.push[1-from] = 1, false
+	if sender.Flags&native.EndFIN != 0 {
+		ask.Ends = 1
+	}
+	if flying := int32(t.sent[1-from] - pk.Ack()); t.has[1-from] && flying > 0 {
+		ask.FlyingBytes = uint32(flying)
+	} else if left := int32(t.allowed[1-from] - t.sent[1-from]); t.allowed[1-from] != 0 && left > 0 {
+		ask.LeftBytes = uint32(left)
 	}
 	if t.until[from] > now {
 		ask.Behind = 1
@@ -126,8 +130,18 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	ask.FloorBytes = q.sw.state.Floor(int(at.id)-1, e.MSS, 0)
 	ask.BacklogBytes = uint32(min(at.port.Backlog(), math.MaxUint32))
 	var answer native.CreditAnswer
+	if ask.Shift = e.Shift; e.Flags&native.EndUnified != 0 {
+		ask.Shift = e.Announced
+	}
+	if pk.Flags()&network.SYN != 0 {
+		ask.Shift = 0
+	}
 	sender.Promise = q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer)
-	sender.Beyond = answer.Beyond
+
+	t.allowed[1-from] = 0
+	if answer.WindowBytes != 0 {
+		t.allowed[1-from] = pk.Ack() + answer.WindowBytes
+	}
 	if opens != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}

@@ -14,6 +14,7 @@
 #include "canary.h"
 #include "flows.h"
 #include "port.h"
+#include "unify.h"
 #include "../lib/park.h"
 #include "../../core/fairq/credit.h"
 #include "../../core/fairq/groups.h"
@@ -24,7 +25,6 @@
 
 // Bits of struct connection.turn. The low two are 1 + the side that sent data last.
 #define TURN_SIDE 3
-#define TURN_ENDS(side) (4u << ((side) & 1)) // the side's furthest data ends a message
 
 struct port_credit {
 	struct bpf_spin_lock lock;
@@ -99,11 +99,8 @@ __noinline int credit_data(const struct segment *s, struct connection *c)
 			bpf_spin_unlock(&p->lock);
 		}
 	}
-	turn = (turn & ~(TURN_SIDE | TURN_ENDS(s->side))) | side;
-	if (s->flags & TCP_PSH)
-		turn |= TURN_ENDS(s->side);
-	if (turn != c->turn)
-		c->turn = turn;
+	if (begins)
+		c->turn = side;
 	return begins;
 }
 
@@ -180,15 +177,6 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 	return paces;
 }
 
-// Returns 1 if the flow's end of the data is done: the acknowledgement covers the end of a message.
-static __always_inline int credit_ends(const struct segment *s, struct connection *c)
-{
-	if (c->sent[!s->side] != s->ack || !(c->turn & TURN_ENDS(!s->side)))
-		return 0;
-	c->turn &= ~TURN_ENDS(!s->side);
-	return 1;
-}
-
 // Charges an acknowledgement, before its window is written. table: the table that its connection was entered in by it, if
 // any. Sets the promise of the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above
 // CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
@@ -222,21 +210,25 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
 	d.ack.pacing = credit_pacing(id, live);
 	d.ack.promise = sender->promise;
-	d.ack.beyond = sender->beyond;
-	if (!d.ack.opens && !d.ack.promise && !d.ack.pacing && !d.ack.behind && !d.ack.beyond)
+	if (!d.ack.opens && !d.ack.promise && !d.ack.pacing && !d.ack.behind)
 		return 0;
 	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
 	if (d.ack.advance_bytes >= REACH)
 		d.ack.advance_bytes = 0;
-	d.ack.ends = credit_ends(s, c);
+	if ((__s32)(c->sent[!s->side] - s->ack) > 0)
+		d.ack.flying_bytes = c->sent[!s->side] - s->ack;
+	else if (sender->allowed && (__s32)(sender->allowed - c->sent[!s->side]) > 0)
+		d.ack.left_bytes = sender->allowed - c->sent[!s->side];
+	d.ack.ends = !!(sender->flags & END_FIN);
 	d.left_ns = credit_left(sender, now);
 	d.ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
+	d.ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
 	port_backlog(config, port, &d.ack.backlog_bytes);
 	d.ack.length_bytes = ctx->len;
 	d.ack.fixed = !!ctx->gso_size;
 	sender->promise = credit_decides(id, &d);
-	if (sender->beyond != d.answer.beyond)
-		sender->beyond = d.answer.beyond;
+	if (d.answer.window_bytes || sender->allowed)
+		sender->allowed = d.answer.window_bytes ? s->ack + d.answer.window_bytes : 0;
 	if (d.ack.opens)
 		sender->promise_until = credit_time(d.answer.live_ns);
 	wait = credit_wait_of();

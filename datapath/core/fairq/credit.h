@@ -11,8 +11,6 @@
 //              room for: capacity - backlog - max(ahead, owed), at least a segment, at most a first flight
 //   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
 //              clock then counts the answer as drained, although it still has to come
-//   beyond     what a promise exceeds the least window by. While so much more is in flight than later windows allow, ACKs
-//              release nothing
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
 //              in the parking queue (datapath/park)
 //   pacing     the port's flows at one segment each exceed its capacity. All windows are one segment then, and each ACK
@@ -49,6 +47,7 @@
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants
 #define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
+#define CREDIT_OPTIONS_BYTES 41u  // a full segment is shorter than the least window by this at most: TCP's options, and 1
 #define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream
 
 enum credit_mode {
@@ -94,8 +93,7 @@ struct credit_ask {
 	weir_u32 length_bytes;  // its own, with the Ethernet header
 	weir_u8 behind; // 1: a packet of its direction waits already, and it must not overtake
 	weir_u8 fixed;  // 1: it cannot be made longer
-	weir_u8 small;  // 1: it releases so little that it does not wait
-	weir_u8 zero[5];
+	weir_u8 zero[6];
 };
 
 // When it leaves.
@@ -105,7 +103,7 @@ struct credit_answer {
 	weir_u64 charge_ns;    // what it was charged
 	weir_u32 length_bytes; // in the parking queue; 0: it passes
 	weir_u32 longest_ns;   // longest wait before it
-	weir_u32 beyond;       // of the data's sender from now on, for credit_ack
+	weir_u32 window_bytes; // behind its acknowledgement number, that it allows; 0: unknown
 	weir_u32 zero;
 };
 
@@ -135,6 +133,21 @@ WEIR_INLINE weir_u64 credit_ahead(const struct credit_state *state, weir_u64 now
 
 // Returns the factor of the cost of promises.
 WEIR_INLINE weir_u32 credit_factor(const struct credit_state *state) { return CREDIT_FACTOR - state->factor_less; }
+
+// Returns bytes * factor, with a factor in 1024ths of at most 1.
+WEIR_INLINE weir_u32 credit_share(weir_u32 bytes, weir_u32 factor)
+{
+	return (weir_u32)((weir_u64)bytes * factor / CREDIT_FACTOR);
+}
+
+// Returns a window as a header expresses it, in units of its scale, rounded up. A window of a segment and a part of the next
+// one releases both.
+WEIR_INLINE weir_u32 credit_window(weir_u32 bytes, weir_u32 shift)
+{
+	weir_u32 unit = 1u << (shift < 14 ? shift : 14);
+
+	return (bytes + unit - 1) & ~(unit - 1);
+}
 
 // Reports whether flows at one segment each exceed the capacity. pacing: they did until now. It ends at 7/8 of the
 // capacity.
@@ -264,7 +277,7 @@ WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_s
 	answer->charge_ns = cost;
 	answer->length_bytes = 0;
 	answer->longest_ns = state->longest_ns;
-	if (!(config->mode & CREDIT_PACES) || (!ask->behind && (due || !cost || ask->small))) {
+	if (!(config->mode & CREDIT_PACES) || (!ask->behind && (due || !cost))) {
 		state->clock_ns = clock + cost;
 		state->charged_ns += cost;
 		return;
@@ -378,10 +391,34 @@ struct credit_ack {
 	weir_u8 pacing;         // 1: the port paces
 	weir_u8 behind, fixed;  // as in credit_ask
 	weir_u8 life; // of the promise: enum credit_life
-	weir_u8 ends; // 1: it acknowledges the end of a message, and nothing is likely to follow
-	weir_u8 zero[2];
-	weir_u32 beyond; // bytes of the end's first flight that exceed its least window, and are not acknowledged yet
+	weir_u8 ends; // 1: it acknowledges a FIN: nothing follows
+	weir_u8 shift; // scale of the window in its header
+	weir_u8 zero;
+	weir_u32 flying_bytes; // that the end has sent and this packet does not acknowledge
+	weir_u32 left_bytes;   // that the window before this packet allowed and the end has not sent; 0: unknown
+	weir_u32 more;
 };
+
+// Reports whether an acknowledgement is of the end of a message: its sender sent less than it was allowed to, so it has no
+// more. A short message, such as the request that an answer acknowledges, needs no window to show this.
+WEIR_INLINE int credit_is_last(const struct credit_ack *ack)
+{
+	weir_u32 full = ack->floor_bytes > CREDIT_OPTIONS_BYTES ? ack->floor_bytes - CREDIT_OPTIONS_BYTES : 1;
+
+	if (ack->flying_bytes)
+		return 0;
+	return ack->advance_bytes < full / 2 || (ack->left_bytes && ack->advance_bytes < full);
+}
+
+// Returns how many bytes an acknowledgement releases at a port that paces: the least window, less what is in flight. A
+// sender with data in flight sends full segments only (tcp_snd_wnd_test in Linux).
+WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
+{
+	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = ack->flying_bytes;
+	weir_u32 released = window > flying ? window - flying : 0;
+
+	return flying && released + CREDIT_OPTIONS_BYTES < ack->floor_bytes ? 0 : released;
+}
 
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
 // 0: the law's window limits it. Sets when the packet leaves.
@@ -395,16 +432,18 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		.behind = ack->behind,
 		.fixed = ack->fixed,
 	};
-	weir_u32 promise = ack->promise, advance = ack->advance_bytes, want;
+	weir_u32 promise = ack->promise, want;
 
-	answer->beyond = ack->beyond;
+	answer->window_bytes = 0;
 	if (ack->opens && config->mode) {
 		credit_owes_until(config, state, ack->now_ns);
 		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));
-		want = CREDIT_COMPLETES_SEGMENTS * ack->floor_bytes;
+		want = credit_window(CREDIT_COMPLETES_SEGMENTS * ack->floor_bytes, ack->shift);
 		if (ack->opens == CREDIT_OPENS)
-			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
+			want = credit_window(credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes), ack->shift);
+		if (want < promise) // the end did not use it, and a request with the same sequence number cannot take it back
+			want = promise;
 		if (!(ack->life & CREDIT_LIVE) || want > promise) {
 			ask.cost_bytes = credit_cost(config, want, ack->floor_bytes);
 			if (ack->life & CREDIT_LIVE && promise)
@@ -412,18 +451,12 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 			promise = want;
 		}
 		state->owed_bytes += credit_owes(config, promise);
-		answer->beyond = promise > ack->floor_bytes ? promise - ack->floor_bytes : 0;
-		ask.cost_bytes = (weir_u32)((weir_u64)ask.cost_bytes * credit_factor(state) / CREDIT_FACTOR);
+		ask.cost_bytes = credit_share(ask.cost_bytes, credit_factor(state));
 		ask.room_bytes = credit_room(config, ack->backlog_bytes);
-	} else if (!promise) {
-		if (advance > CREDIT_SPAN_ACK)
-			advance = 0;
-		answer->beyond -= advance < ack->beyond ? advance : ack->beyond;
-		advance -= ack->beyond - answer->beyond;
-	}
-	if (!promise && ack->pacing && !ack->ends) {
-		ask.cost_bytes = credit_cost(config, advance, ack->floor_bytes);
-		ask.small = advance < ack->floor_bytes / 2; // an answer's ACK of a short request must not delay it
+		answer->window_bytes = promise;
+	} else if (!promise && ack->pacing && !ack->ends && !credit_is_last(ack)) {
+		ask.cost_bytes = credit_cost(config, credit_releases(ack), ack->floor_bytes);
+		answer->window_bytes = credit_window(ack->floor_bytes, ack->shift);
 	}
 	credit_take(config, state, &ask, answer);
 	answer->live_ns = answer->leaves_ns + credit_live_ns(config);

@@ -98,8 +98,8 @@ struct end {
 	weir_u16 assumed;        // id + 1 of the port that its data would leave by here; 0: unknown; or ASSUMED_NONE
 	weir_u32 promise;        // bytes that it may send before it counts; 0: no promise, or it has sent
 	weir_u32 promise_until;  // the promise is live until then, units of 1024 ns
+	weir_u32 allowed;        // sequence number that the window before allowed it to send to; 0: unknown (credit.h)
 	weir_u32 waits_until;    // its latest packet waits in the parking queue until then, units of 1024 ns; 0: none
-	weir_u32 beyond;         // bytes of its first flight that exceed its least window, and are not acknowledged yet
 };
 
 struct port_config {

@@ -40,8 +40,8 @@ type lawtraceConnection struct {
 		Assumed          uint16
 		Promise          uint32
 		PromiseUntil     uint32
+		Allowed          uint32
 		WaitsUntil       uint32
-		Beyond           uint32
 	}
 	Seen       uint32
 	Owner      uint16
@@ -92,7 +92,7 @@ type lawtraceCreditWait struct {
 		ChargeNs    uint64
 		LengthBytes uint32
 		LongestNs   uint32
-		Beyond      uint32
+		WindowBytes uint32
 		Zero        uint32
 	}
 	NowNs       uint64

@@ -53,8 +53,8 @@ type CoreEdgeEvent struct {
 		Assumed          uint16
 		Promise          uint32
 		PromiseUntil     uint32
+		Allowed          uint32
 		WaitsUntil       uint32
-		Beyond           uint32
 	}
 	Handshake struct {
 		_    structs.HostLayout
@@ -455,8 +455,8 @@ type CoreSlotsEvent struct {
 		Assumed          uint16
 		Promise          uint32
 		PromiseUntil     uint32
+		Allowed          uint32
 		WaitsUntil       uint32
-		Beyond           uint32
 	}
 	Port [2]struct {
 		_             structs.HostLayout

@@ -40,8 +40,8 @@ type FairQConnection struct {
 		Assumed          uint16
 		Promise          uint32
 		PromiseUntil     uint32
+		Allowed          uint32
 		WaitsUntil       uint32
-		Beyond           uint32
 	}
 	Seen       uint32
 	Owner      uint16
@@ -91,7 +91,7 @@ type FairQCreditWait struct {
 		ChargeNs    uint64
 		LengthBytes uint32
 		LongestNs   uint32
-		Beyond      uint32
+		WindowBytes uint32
 		Zero        uint32
 	}
 	NowNs       uint64
