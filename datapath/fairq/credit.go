@@ -25,6 +25,7 @@ const (
 	creditWait    = 100 * time.Millisecond // half of the least retransmission timeout
 	creditHold    = 4 << 20                // bytes
 	firstSegments = 10                     // of a first flight (RFC 6928)
+	firstMax      = 48 << 10               // CREDIT_FIRST_MAX
 )
 
 // creditConfig returns the configuration of promises and credits at a port; zero: none.
@@ -39,7 +40,7 @@ func (f *Attachment) creditConfig(l *Law) (c fairqPortCredit) {
 	c.Config.ByteNsQ20 = uint64(math.Round(8e9 * (1 << 20) / float64(max(l.RateBps, leastRate))))
 	c.Config.CapacityBytes = uint32(min(uint64(l.PipeBytes)+uint64(l.TargetBytes), creditHold))
 	c.Config.TargetBytes = min(l.TargetBytes, creditHold)
-	c.Config.FirstBytes, c.Config.WaitNs, c.Config.HoldBytes = firstSegments*(mtu-40), uint32(creditWait), creditHold
+	c.Config.FirstBytes, c.Config.WaitNs, c.Config.HoldBytes = min(firstSegments*(mtu-40), firstMax), uint32(creditWait), creditHold
 	c.Config.LineBytes, c.Config.Mode = l.LineBytes, uint32(f.cfg.Credit)
 	return c
 }

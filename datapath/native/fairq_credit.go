@@ -71,8 +71,10 @@ type CreditAck struct {
 	Ends          uint8 // 1: it acknowledges a FIN
 	Shift         uint8 // scale of the window in its header
 	_             uint8
-	FlyingBytes   uint32 // that the data's sender has sent and this packet does not acknowledge
-	LeftBytes     uint32 // that End.Allowed allows and the data's sender has not sent
+	Ack           uint32 // acknowledgement number
+	Sent          uint32 // sequence number behind the furthest data of the data's sender
+	Allowed       uint32 // End.Allowed of the data's sender
+	LongestBytes  uint32 // End.Longest of the data's sender
 	_             uint32
 }
 
@@ -83,7 +85,7 @@ type CreditAnswer struct {
 	ChargeNs    uint64 // what it was charged
 	LengthBytes uint32 // in the parking queue; 0: it passes
 	LongestNs   uint32 // longest wait before it
-	WindowBytes uint32 // behind its acknowledgement number, that it allows; 0: unknown
+	Allowed     uint32 // End.Allowed of the data's sender from now on
 	_           uint32
 }
 

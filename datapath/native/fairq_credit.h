@@ -18,7 +18,7 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 	ack->pacing = (weir_u8)port_must_pace(&s->config, &s->at.port, 1);
 	port_paces(&s->config, &s->at.port, ack->pacing);
 	ack->life = credit_life(&s->credit, left_ns);
-	*answer = (struct credit_answer){.leaves_ns = ack->now_ns};
+	*answer = (struct credit_answer){.leaves_ns = ack->now_ns, .allowed = ack->allowed};
 	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind)
 		return 0;
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);

@@ -67,8 +67,11 @@ type End struct {
 	UpstreamAt       uint32    // when a switch before this one advertised
 	Upstream         uint16    // the field that it advertised; 0: none
 	Assumed          uint16    // id + 1 of the port that its data would leave by here; 0: unknown
-	Promise          uint32    // bytes that it may send before it counts; 0: none
-	_                [3]uint32 // in the kernel only
+	Promise          uint16    // bytes that it may send before it counts; 0: none
+	Longest          uint16    // with credits: the longest segment that it sent, bytes of payload; 0: none
+	_                uint32    // in the kernel only
+	Allowed          uint32    // with credits: sequence number that charged windows allowed it to send to; 0: unknown
+	_                uint32    // in the kernel only
 }
 
 // PortConfig is struct port_config of core/fairq/switch.h, without the fields that decide nothing here.

@@ -30,14 +30,13 @@ type waiting struct {
 
 // turns is what a switch with promises or credits knows of a connection in addition.
 type turns struct {
-	has     [2]bool       // it sent data: sent is valid
-	sent    [2]uint32     // sequence number behind the furthest data of each end
-	una     [2]uint32     // the furthest acknowledgement of each end
-	known   [2]bool       // una is valid
-	live    [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
-	until   [2]event.Time // the latest packet of an end waits until then
-	allowed [2]uint32     // sequence number that the window before allowed each end to send to; 0: unknown
-	turn    uint8         // 1 + the end that sent data last
+	has   [2]bool       // it sent data: sent is valid
+	sent  [2]uint32     // sequence number behind the furthest data of each end
+	una   [2]uint32     // the furthest acknowledgement of each end
+	known [2]bool       // una is valid
+	live  [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
+	until [2]event.Time // the latest packet of an end waits until then
+	turn  uint8         // 1 + the end that sent data last
 }
 
 const (
@@ -113,16 +112,11 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	from := side(pk)
 	e, sender, t := &c.ends[from], &c.ends[1-from], &q.sw.turns[c.slot]
 	ask := native.CreditAck{
-		NowNs: uint64(now), Promise: sender.Promise, AdvanceBytes: t.advance(from, pk.Ack()), Opens: opens,
-		LengthBytes: uint32(pk.Bytes()),
+		NowNs: uint64(now), Promise: uint32(sender.Promise), LongestBytes: uint32(sender.Longest), AdvanceBytes: t.advance(from, pk.Ack()), Opens: opens,
+		LengthBytes: uint32(pk.Bytes()), Ack: pk.Ack(), Sent: t.sent[1-from], Allowed: sender.Allowed,
 	}
 	if sender.Flags&native.EndFIN != 0 {
 		ask.Ends = 1
-	}
-	if flying := int32(t.sent[1-from] - pk.Ack()); t.has[1-from] && flying > 0 {
-		ask.FlyingBytes = uint32(flying)
-	} else if left := int32(t.allowed[1-from] - t.sent[1-from]); t.allowed[1-from] != 0 && left > 0 {
-		ask.LeftBytes = uint32(left)
 	}
 	if t.until[from] > now {
 		ask.Behind = 1
@@ -136,12 +130,8 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	if pk.Flags()&network.SYN != 0 {
 		ask.Shift = 0
 	}
-	sender.Promise = q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer)
-
-	t.allowed[1-from] = 0
-	if answer.WindowBytes != 0 {
-		t.allowed[1-from] = pk.Ack() + answer.WindowBytes
-	}
+	sender.Promise = uint16(q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer))
+	sender.Allowed = answer.Allowed
 	if opens != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}
@@ -193,7 +183,7 @@ func (q *fairQPort) uncredited(pk *network.Packet, now event.Time) {
 func (q *fairQPort) limitOf(sender *native.End) uint32 {
 	switch {
 	case sender.Promise != 0:
-		return sender.Promise
+		return uint32(sender.Promise)
 	case q != nil:
 		return q.state.Pacing
 	}

@@ -72,7 +72,7 @@ static __always_inline __s64 credit_left(const struct end *e, __u32 now)
 }
 
 // Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
-__noinline int credit_data(const struct segment *s, struct connection *c)
+__noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
 {
 	__u32 id = port_id, promise;
 	struct port_credit *p;
@@ -99,6 +99,10 @@ __noinline int credit_data(const struct segment *s, struct connection *c)
 			bpf_spin_unlock(&p->lock);
 		}
 	}
+	if (!gso || gso > s->payload)
+		gso = s->payload;
+	if (gso > e->longest)
+		e->longest = gso < 0xffff ? gso : 0xffff;
 	if (begins)
 		c->turn = side;
 	return begins;
@@ -192,7 +196,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 
 	if (!s || !c || !control)
 		return 0;
-	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c) : 0, table == TABLE_FLOWS);
+	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
@@ -215,10 +219,10 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
 	if (d.ack.advance_bytes >= REACH)
 		d.ack.advance_bytes = 0;
-	if ((__s32)(c->sent[!s->side] - s->ack) > 0)
-		d.ack.flying_bytes = c->sent[!s->side] - s->ack;
-	else if (sender->allowed && (__s32)(sender->allowed - c->sent[!s->side]) > 0)
-		d.ack.left_bytes = sender->allowed - c->sent[!s->side];
+	d.ack.ack = s->ack;
+	d.ack.sent = c->sent[!s->side];
+	d.ack.allowed = sender->allowed;
+	d.ack.longest_bytes = sender->longest;
 	d.ack.ends = !!(sender->flags & END_FIN);
 	d.left_ns = credit_left(sender, now);
 	d.ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
@@ -227,8 +231,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.length_bytes = ctx->len;
 	d.ack.fixed = !!ctx->gso_size;
 	sender->promise = credit_decides(id, &d);
-	if (d.answer.window_bytes || sender->allowed)
-		sender->allowed = d.answer.window_bytes ? s->ack + d.answer.window_bytes : 0;
+	if (sender->allowed != d.answer.allowed)
+		sender->allowed = d.answer.allowed;
 	if (d.ack.opens)
 		sender->promise_until = credit_time(d.answer.live_ns);
 	wait = credit_wait_of();

@@ -45,9 +45,10 @@
 #define CREDIT_LIVE_NS 1000000ull // a promise is live for this time, and twice the time of the capacity
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
-#define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants
+#define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants,
+#define CREDIT_COMPLETES_SHARE 4    // as long as all promises that are not used yet take less than this share of the longest wait
 #define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
-#define CREDIT_OPTIONS_BYTES 41u  // a full segment is shorter than the least window by this at most: TCP's options, and 1
+#define CREDIT_FIRST_MAX 49152u   // bytes: of a promise, so that it fits in 16 bits in units of any scale
 #define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream
 
 enum credit_mode {
@@ -60,7 +61,7 @@ struct credit_config {
 	weir_u64 byte_ns_q20;    // time of a byte at the port's rate, ns * 2^20; 1 or more
 	weir_u32 capacity_bytes; // BDP + target
 	weir_u32 target_bytes;
-	weir_u32 first_bytes; // largest promise: what TCP sends at first, 10 segments
+	weir_u32 first_bytes; // largest promise: what TCP sends at first, 10 segments; at most CREDIT_FIRST_MAX
 	weir_u32 wait_ns;     // the longest wait; then packets pass
 	weir_u32 hold_bytes;  // most bytes that waiting packets stand for; then packets pass
 	weir_u32 line_bytes;  // that a frame takes on the line in addition: 24 on Ethernet, 0 behind a token bucket
@@ -103,7 +104,7 @@ struct credit_answer {
 	weir_u64 charge_ns;    // what it was charged
 	weir_u32 length_bytes; // in the parking queue; 0: it passes
 	weir_u32 longest_ns;   // longest wait before it
-	weir_u32 window_bytes; // behind its acknowledgement number, that it allows; 0: unknown
+	weir_u32 allowed;      // as in credit_ack, from now on
 	weir_u32 zero;
 };
 
@@ -394,30 +395,60 @@ struct credit_ack {
 	weir_u8 ends; // 1: it acknowledges a FIN: nothing follows
 	weir_u8 shift; // scale of the window in its header
 	weir_u8 zero;
-	weir_u32 flying_bytes; // that the end has sent and this packet does not acknowledge
-	weir_u32 left_bytes;   // that the window before this packet allowed and the end has not sent; 0: unknown
+	weir_u32 ack;          // the acknowledgement number
+	weir_u32 sent;         // sequence number behind the furthest data of the end
+	weir_u32 allowed;      // sequence number that charged windows allowed the end to send to; 0: unknown
+	weir_u32 longest_bytes; // the longest segment that the end has sent; 0: none
 	weir_u32 more;
 };
+
+// Returns the length of a full segment of the end whose data is acknowledged. It may be half of the MSS: Linux cuts segments
+// to half of the largest window that it was offered (tcp_bound_to_half_wnd).
+WEIR_INLINE weir_u32 credit_segment(const struct credit_ack *ack)
+{
+	weir_u32 most = ack->floor_bytes > 1 ? ack->floor_bytes - 1 : 1;
+
+	return ack->longest_bytes && ack->longest_bytes < most ? ack->longest_bytes : most;
+}
+
+// Returns how far a sequence number is behind another one, in bytes; 0 if it is not, or if both belong to different streams.
+WEIR_INLINE weir_u32 credit_distance(weir_u32 from, weir_u32 to)
+{
+	return to - from < CREDIT_SPAN_ACK ? to - from : 0;
+}
+
+// Returns the bytes that the end has sent, or will send as soon as it gets the acknowledgements that wait, and that this one
+// does not acknowledge.
+WEIR_INLINE weir_u32 credit_flying(const struct credit_ack *ack)
+{
+	weir_u32 flying = credit_distance(ack->ack, ack->sent);
+
+	if (ack->behind && ack->allowed && credit_distance(ack->ack, ack->allowed) > flying)
+		flying = credit_distance(ack->ack, ack->allowed);
+	return flying;
+}
 
 // Reports whether an acknowledgement is of the end of a message: its sender sent less than it was allowed to, so it has no
 // more. A short message, such as the request that an answer acknowledges, needs no window to show this.
 WEIR_INLINE int credit_is_last(const struct credit_ack *ack)
 {
-	weir_u32 full = ack->floor_bytes > CREDIT_OPTIONS_BYTES ? ack->floor_bytes - CREDIT_OPTIONS_BYTES : 1;
+	weir_u32 segment = credit_segment(ack);
 
-	if (ack->flying_bytes)
+	if (credit_flying(ack))
 		return 0;
-	return ack->advance_bytes < full / 2 || (ack->left_bytes && ack->advance_bytes < full);
+	return ack->advance_bytes < ack->floor_bytes / 4 ||
+	       (credit_distance(ack->sent, ack->allowed) > segment / 8 && ack->advance_bytes < segment - segment / 8);
 }
 
 // Returns how many bytes an acknowledgement releases at a port that paces: the least window, less what is in flight. A
-// sender with data in flight sends full segments only (tcp_snd_wnd_test in Linux).
+// sender with data in flight sends no part of a segment (tcp_snd_wnd_test in Linux); a segment may be somewhat shorter than
+// others.
 WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
 {
-	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = ack->flying_bytes;
+	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = credit_flying(ack);
 	weir_u32 released = window > flying ? window - flying : 0;
 
-	return flying && released + CREDIT_OPTIONS_BYTES < ack->floor_bytes ? 0 : released;
+	return flying && released < credit_segment(ack) / 2 ? 0 : released;
 }
 
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
@@ -434,14 +465,19 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 	};
 	weir_u32 promise = ack->promise, want;
 
-	answer->window_bytes = 0;
+	answer->allowed = ack->allowed;
 	if (ack->opens && config->mode) {
 		credit_owes_until(config, state, ack->now_ns);
 		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));
-		want = credit_window(CREDIT_COMPLETES_SEGMENTS * ack->floor_bytes, ack->shift);
+		want = ack->floor_bytes;
 		if (ack->opens == CREDIT_OPENS)
-			want = credit_window(credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes), ack->shift);
+			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
+		else if (credit_ns(config, credit_owed(state)) < config->wait_ns / CREDIT_COMPLETES_SHARE)
+			want *= CREDIT_COMPLETES_SEGMENTS;
+		if (want > CREDIT_FIRST_MAX)
+			want = CREDIT_FIRST_MAX;
+		want = credit_window(want, ack->shift);
 		if (want < promise) // the end did not use it, and a request with the same sequence number cannot take it back
 			want = promise;
 		if (!(ack->life & CREDIT_LIVE) || want > promise) {
@@ -453,10 +489,11 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		state->owed_bytes += credit_owes(config, promise);
 		ask.cost_bytes = credit_share(ask.cost_bytes, credit_factor(state));
 		ask.room_bytes = credit_room(config, ack->backlog_bytes);
-		answer->window_bytes = promise;
+		answer->allowed = ack->ack + promise;
 	} else if (!promise && ack->pacing && !ack->ends && !credit_is_last(ack)) {
 		ask.cost_bytes = credit_cost(config, credit_releases(ack), ack->floor_bytes);
-		answer->window_bytes = credit_window(ack->floor_bytes, ack->shift);
+		if (ask.cost_bytes)
+			answer->allowed = ack->ack + credit_window(ack->floor_bytes, ack->shift);
 	}
 	credit_take(config, state, &ask, answer);
 	answer->live_ns = answer->leaves_ns + credit_live_ns(config);

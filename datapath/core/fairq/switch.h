@@ -96,9 +96,10 @@ struct end {
 	weir_u32 upstream_at;    // when a switch before this one advertised, units of the edge's clock
 	weir_u16 upstream;       // the field that it advertised; 0: none
 	weir_u16 assumed;        // id + 1 of the port that its data would leave by here; 0: unknown; or ASSUMED_NONE
-	weir_u32 promise;        // bytes that it may send before it counts; 0: no promise, or it has sent
+	weir_u16 promise;        // bytes that it may send before it counts; 0: no promise, or it has sent
+	weir_u16 longest;        // with credits: the longest segment that it sent, bytes of payload; 0: none
 	weir_u32 promise_until;  // the promise is live until then, units of 1024 ns
-	weir_u32 allowed;        // sequence number that the window before allowed it to send to; 0: unknown (credit.h)
+	weir_u32 allowed;        // with credits: sequence number that charged windows allowed it to send to; 0: unknown
 	weir_u32 waits_until;    // its latest packet waits in the parking queue until then, units of 1024 ns; 0: none
 };
 

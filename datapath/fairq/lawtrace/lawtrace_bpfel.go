@@ -38,7 +38,8 @@ type lawtraceConnection struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
-		Promise          uint32
+		Promise          uint16
+		Longest          uint16
 		PromiseUntil     uint32
 		Allowed          uint32
 		WaitsUntil       uint32
@@ -92,7 +93,7 @@ type lawtraceCreditWait struct {
 		ChargeNs    uint64
 		LengthBytes uint32
 		LongestNs   uint32
-		WindowBytes uint32
+		Allowed     uint32
 		Zero        uint32
 	}
 	NowNs       uint64

@@ -51,7 +51,8 @@ type CoreEdgeEvent struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
-		Promise          uint32
+		Promise          uint16
+		Longest          uint16
 		PromiseUntil     uint32
 		Allowed          uint32
 		WaitsUntil       uint32
@@ -453,7 +454,8 @@ type CoreSlotsEvent struct {
 		UpstreamAt       uint32
 		Upstream         uint16
 		Assumed          uint16
-		Promise          uint32
+		Promise          uint16
+		Longest          uint16
 		PromiseUntil     uint32
 		Allowed          uint32
 		WaitsUntil       uint32
