@@ -168,23 +168,124 @@ func TestCredit_LateAnswersAreCharged(t *testing.T) {
 	}
 }
 
-// While more of a first flight is unacknowledged than later windows allow, acknowledgements release nothing, and cost nothing.
-func TestCredit_FirstFlightIsChargedOnce(t *testing.T) {
-	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
-	b.sw.Port(0).Law.Flows = 60
+// ackBed is a port that paces, with a stream of data whose acknowledgements it charges.
+type ackBed struct {
+	*creditBed
+	ack native.CreditAck
+}
+
+func newAckBed(t testing.TB, shift uint8) *ackBed {
+	b := &ackBed{newCreditBed(t, native.CreditPromises|native.CreditPaces), native.CreditAck{}}
+	b.sw.Port(0).Law.Flows = 60 // at one segment they exceed 50,000 bytes
+	b.ack = native.CreditAck{FloorBytes: 1461, LengthBytes: 66, Shift: shift, Ack: 1, Sent: 1, LongestBytes: 1448}
+	return b
+}
+
+// sends and acks: the sender sends so many bytes; an acknowledgement of so many more passes.
+func (b *ackBed) sends(bytes uint32) { b.ack.Sent += bytes }
+
+// acks returns for how many bytes of payload and headers an acknowledgement is charged, without the margin.
+func (b *ackBed) acks(bytes uint32) (charged uint32) {
+	b.ack.AdvanceBytes, b.ack.Ack = bytes, b.ack.Ack+bytes
+	before := b.state.ChargedNs
 	var a native.CreditAnswer
-	promise := b.sw.Acknowledges(0, &native.CreditAck{FloorBytes: 1449, LengthBytes: 66, Opens: native.CreditCompletes}, 0, &a)
-	if promise != 2*1449 || a.Beyond != 1449 {
-		t.Fatalf("the ACK of a handshake promises %d bytes, %d of them beyond the least window", promise, a.Beyond)
+	b.sw.Acknowledges(0, &b.ack, 0, &a)
+	b.ack.Allowed = a.Allowed
+	return uint32((b.state.ChargedNs - before) / 8 * 32 / 33)
+}
+
+// costs reports whether a charge is of this payload, with the headers of its frames.
+func costs(charged, payload, frames uint32) bool {
+	want := payload + 90*frames
+	return charged+2 >= want && charged <= want+2
+}
+
+// An acknowledgement costs what its window releases. With a scale of 10 a window of a segment is 2048 bytes: the sender
+// sends a segment and 600 bytes. A charge of the acknowledged bytes, 1448, would release more than the line carries.
+func TestCredit_AnACKCostsWhatItReleases(t *testing.T) {
+	b := newAckBed(t, 10)
+	b.sends(1448)
+	if got := b.acks(1448); !costs(got, 2048, 2) {
+		t.Errorf("with nothing in flight: charged %d bytes, want 2048 and two headers", got)
 	}
-	charges := []uint64{}
-	for range 3 {
-		was := b.state.ChargedNs
-		b.sw.Acknowledges(0, &native.CreditAck{FloorBytes: 1449, LengthBytes: 66, AdvanceBytes: 1449, Beyond: a.Beyond}, 0, &a)
-		charges = append(charges, b.state.ChargedNs-was)
+	b.sends(2048)
+	if got := b.acks(1448); !costs(got, 1448, 1) {
+		t.Errorf("with 600 bytes in flight: charged %d bytes, want 1448 and a header", got)
 	}
-	if charges[0] != 0 || charges[1] == 0 || charges[2] != charges[1] {
-		t.Errorf("acknowledgements of a segment each were charged %v ns: want the first for nothing", charges)
+	b.sends(1448)
+	if got := b.acks(600); got != 0 {
+		t.Errorf("with a segment in flight: charged %d bytes, want nothing: 600 bytes are not a segment", got)
+	}
+	if got := b.acks(1448); !costs(got, 2048, 2) {
+		t.Errorf("with nothing in flight again: charged %d bytes, want 2048 and two headers", got)
+	}
+}
+
+// Two halves of a segment are in flight, and the acknowledgement of the first one waits. It will release as much as it was
+// charged for, so that of the second one releases only half a window.
+func TestCredit_WhatWaitsCountsAsSent(t *testing.T) {
+	b := newAckBed(t, 5)
+	b.ack.LongestBytes = 736
+	b.sends(1472)
+	if got := b.acks(736); !costs(got, 736, 1) {
+		t.Errorf("first: charged %d bytes, want 736 and a header", got)
+	}
+	b.ack.Behind = 1
+	if got := b.acks(736); !costs(got, 736, 1) {
+		t.Errorf("second: charged %d bytes, want 736 and a header", got)
+	}
+}
+
+// While more of a first flight is in flight than later windows allow, acknowledgements release nothing, and cost nothing.
+func TestCredit_FirstFlightIsChargedOnce(t *testing.T) {
+	b := newAckBed(t, 0)
+	var a native.CreditAnswer
+	complete := b.ack
+	complete.Opens = native.CreditCompletes
+	promise := b.sw.Acknowledges(0, &complete, 0, &a)
+	if promise != 2*1461 {
+		t.Fatalf("the ACK of a handshake promises %d bytes, want two segments", promise)
+	}
+	b.sends(2 * 1448)
+	if first, second := b.acks(1448), b.acks(1448); first != 0 || !costs(second, 1461, 2) {
+		t.Errorf("acknowledgements of a segment each were charged %d and %d bytes: want the first for nothing", first, second)
+	}
+}
+
+// The ACKs of many handshakes at a time grant a segment each: with two, requests would wait too long.
+func TestCredit_ManyHandshakes(t *testing.T) {
+	b := newAckBed(t, 0)
+	complete := b.ack
+	complete.Opens = native.CreditCompletes
+	two, one := 0, 0
+	for range 20_000 {
+		var a native.CreditAnswer
+		switch promise := b.sw.Acknowledges(0, &complete, 0, &a); promise {
+		case 2 * 1461:
+			two++
+		case 1461:
+			one++
+		default:
+			t.Fatalf("a promise of %d", promise)
+		}
+	}
+	if took := two * (2*1461 + 3*90) * 33 / 32 * 8; one == 0 || took < 25e6 || took > 25.1e6 {
+		t.Errorf("%d got two segments, which take %d ns, want a quarter of the longest wait; %d got one", two, took, one)
+	}
+}
+
+// A request cannot take back what the ACK of the handshake granted, because both have the same sequence number. So it is
+// charged for that.
+func TestCredit_ARequestTakesNothingBack(t *testing.T) {
+	b := newAckBed(t, 0)
+	var a native.CreditAnswer
+	opens := b.ack
+	opens.Opens = native.CreditCompletes
+	opens.Promise = b.sw.Acknowledges(0, &opens, 0, &a)
+	opens.Opens, opens.BacklogBytes, opens.NowNs = native.CreditOpens, 60_000, 50e6 // no room, and the clock has forgotten the handshake
+	before := b.state.ChargedNs
+	if promise := b.sw.Acknowledges(0, &opens, -45e6, &a); promise != 2*1461 || b.state.ChargedNs-before < 2*1461*8 {
+		t.Errorf("promise %d, charged %d ns: want two segments", promise, b.state.ChargedNs-before)
 	}
 }
 
@@ -205,29 +306,34 @@ func TestCredit_TinyAnswersDoNotWait(t *testing.T) {
 	}
 }
 
-// An acknowledgement of the end of a message, and one that releases little, do not wait.
+// The acknowledgement of the end of a message does not wait and costs nothing: after a FIN, of a short message, and if the
+// sender sent less than it was allowed to. A packet does not overtake one of its own direction.
 func TestCredit_EndsDoNotWait(t *testing.T) {
-	b := newCreditBed(t, native.CreditPaces)
-	for range 60 { // so many flows at one segment exceed 50,000 bytes
-		b.state.ClockNs += 13_000
-	}
-	b.sw.Port(0).Law.Flows = 60
-	ask := native.CreditAck{FloorBytes: 1461, AdvanceBytes: 1448, LengthBytes: 66}
-	var a native.CreditAnswer
-	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes == 0 || b.sw.Port(0).Pacing != 1 {
-		t.Errorf("%+v: a full segment must wait; pacing %d", a, b.sw.Port(0).Pacing)
-	}
-	ask.Ends = 1
-	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes != 0 {
-		t.Errorf("%+v: the end of a message waits", a)
-	}
-	ask.Ends, ask.AdvanceBytes = 0, 64
-	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes != 0 {
-		t.Errorf("%+v: the acknowledgement of 64 bytes waits", a)
-	}
-	ask.Behind = 1
-	if b.sw.Acknowledges(0, &ask, 0, &a); a.LengthBytes == 0 {
-		t.Errorf("%+v: a packet overtakes one of its own direction", a)
+	for _, c := range []struct {
+		name   string
+		change func(b *ackBed)
+		sent   uint32 // and acknowledged
+		waits  bool
+	}{
+		{"a full segment", func(*ackBed) {}, 1448, true},
+		{"a FIN", func(b *ackBed) { b.ack.Ends = 1 }, 1448, false},
+		{"64 bytes", func(*ackBed) {}, 64, false},
+		{"64 bytes, behind another packet", func(b *ackBed) { b.ack.Behind = 1 }, 64, true},
+		{"1196 bytes of 1472 that were allowed", func(b *ackBed) { b.ack.Allowed = b.ack.Ack + 1472 }, 1196, false},
+		{"1424 bytes of 1472 that were allowed: the next segment has no room", func(b *ackBed) { b.ack.Allowed = b.ack.Ack + 1472 }, 1424, true},
+		{"1196 bytes, and it is not known what was allowed", func(*ackBed) {}, 1196, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newAckBed(t, 5)
+			b.state.ClockNs = 780_000
+			c.change(b)
+			b.sends(c.sent)
+			parked := b.state.Parked
+			charged := b.acks(c.sent)
+			if waits := b.state.Parked != parked; waits != c.waits || !c.waits && charged != 0 {
+				t.Errorf("waits: %v, charged %d bytes; want %v", waits, charged, c.waits)
+			}
+		})
 	}
 }
 
@@ -243,6 +349,8 @@ func TestCredit_Properties(t *testing.T) {
 			port.Law.Flows = rapid.Uint32Range(0, 100).Draw(t, "flows")
 			ask := native.CreditAck{
 				NowNs: now, FloorBytes: rapid.SampledFrom([]uint32{1, 1461, 8961}).Draw(t, "floor"),
+				Shift: uint8(rapid.IntRange(0, 14).Draw(t, "shift")), LongestBytes: rapid.SampledFrom([]uint32{0, 1, 724, 1448, 65_535}).Draw(t, "longest"),
+				Ack: rapid.Uint32().Draw(t, "ack"), Sent: rapid.Uint32().Draw(t, "sent"), Allowed: rapid.Uint32().Draw(t, "allowed"),
 				AdvanceBytes: rapid.SampledFrom([]uint32{0, 1, 1448, 2896, 65_535, 1 << 20, 1 << 30}).Draw(t, "advance"),
 				BacklogBytes: rapid.SampledFrom([]uint32{0, 20_000, 85_000, 1<<32 - 1}).Draw(t, "backlog"),
 				LengthBytes:  rapid.SampledFrom([]uint32{60, 1514, 65_000}).Draw(t, "length"),
@@ -251,7 +359,7 @@ func TestCredit_Properties(t *testing.T) {
 			}
 			var a native.CreditAnswer
 			promise := b.sw.Acknowledges(0, &ask, 0, &a)
-			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(2*ask.FloorBytes, b.config.FirstBytes)) {
+			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(2*ask.FloorBytes, b.config.FirstBytes)+1<<ask.Shift) {
 				t.Fatalf("a promise of %d with a floor of %d", promise, ask.FloorBytes)
 			}
 			if a.LengthBytes == 0 {

@@ -62,16 +62,16 @@ type End struct {
 	_                uint16
 	Announced        uint8 // with EndUnified: the scale shift that the other end uses instead of Shift
 	_                uint8
-	EdgeAdvertised   uint32    // edge mode: the window last advertised to the edge, bytes; 0: none
-	EdgeAdvertisedAt uint32    // when, on the edge's clock
-	UpstreamAt       uint32    // when a switch before this one advertised
-	Upstream         uint16    // the field that it advertised; 0: none
-	Assumed          uint16    // id + 1 of the port that its data would leave by here; 0: unknown
-	Promise          uint16    // bytes that it may send before it counts; 0: none
-	Longest          uint16    // with credits: the longest segment that it sent, bytes of payload; 0: none
-	_                uint32    // in the kernel only
-	Allowed          uint32    // with credits: sequence number that charged windows allowed it to send to; 0: unknown
-	_                uint32    // in the kernel only
+	EdgeAdvertised   uint32 // edge mode: the window last advertised to the edge, bytes; 0: none
+	EdgeAdvertisedAt uint32 // when, on the edge's clock
+	UpstreamAt       uint32 // when a switch before this one advertised
+	Upstream         uint16 // the field that it advertised; 0: none
+	Assumed          uint16 // id + 1 of the port that its data would leave by here; 0: unknown
+	Promise          uint16 // bytes that it may send before it counts; 0: none
+	Longest          uint16 // with credits: the longest segment that it sent, bytes of payload; 0: none
+	_                uint32 // in the kernel only
+	Allowed          uint32 // with credits: sequence number that charged windows allowed it to send to; 0: unknown
+	_                uint32 // in the kernel only
 }
 
 // PortConfig is struct port_config of core/fairq/switch.h, without the fields that decide nothing here.

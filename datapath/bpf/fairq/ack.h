@@ -81,7 +81,6 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 	ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
 	if (credit)
 		grant_promised(a->port, c->bucket, credit_limit(a->port, a->sender), &a->granted);
-	a->may_advertise = grant_advertises(a->port, c->bucket, &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }
@@ -146,6 +145,8 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	field = limited = a.window.field;
 	if (a.port && a.config) {
 		ack_is_granted(&a, s, c, packets, credit);
+		if (edge)
+			a.may_advertise = grant_advertises(a.port, c->bucket, &a.granted);
 		if (ack_is_limitable(&a.granted))
 			field = ack_is_limited(&a, acks, stats, packets, &limited);
 	}

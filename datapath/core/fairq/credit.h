@@ -14,7 +14,8 @@
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
 //              in the parking queue (datapath/park)
 //   pacing     the port's flows at one segment each exceed its capacity. All windows are one segment then, and each ACK
-//              needs a credit for the bytes that it acknowledges, because as many follow
+//              needs a credit for the bytes that it releases: its window less what is in flight, or what ACKs before it that
+//              still wait release. The ACK of the end of a message releases nothing
 //
 // The parking queue sends at the port's rate, and a packet takes the time of its length there. So a packet is made longer
 // until the queue is free again when the next packet may leave. `queue_ns` follows that queue.
@@ -27,7 +28,7 @@
 //   owed        a promise counts from when it is given until its end sends data, for wait_ns to 2 wait_ns at most: there are
 //               two sums, of this span of wait_ns and of the one before it. An end that uses its promise after the clock
 //               has forgotten it is charged again.
-//   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from -1/2 to +1 of
+//   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from 0 to +1 of
 //               it, so that the charges of one cycle remove the error. cycle = max(ahead, capacity). `corrected` is the sum
 //               of the corrections of the latest cycle, which the queue does not show yet.
 // Bounds: bytes <= 2^26 and byte_ns_q20 <= 2^37 (64 kbit/s), so that no product wraps.
@@ -46,7 +47,7 @@
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants,
-#define CREDIT_COMPLETES_SHARE 4    // as long as all promises that are not used yet take less than this share of the longest wait
+#define CREDIT_COMPLETES_SHARE 4 // as long as promises that are not used yet take less than the longest wait / this
 #define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
 #define CREDIT_FIRST_MAX 49152u   // bytes: of a promise, so that it fits in 16 bits in units of any scale
 #define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream

@@ -101,11 +101,11 @@ WEIR_INLINE weir_u32 grant_floor(const struct port_config *config, weir_u32 mss_
 
 	if (config->law.floor_bytes)
 		return config->law.floor_bytes;
-	if (mss_option_bytes > most)
+	if (gso_size_bytes > mss_option_bytes)
+		mss_option_bytes = gso_size_bytes;
+	if (!mss_option_bytes || mss_option_bytes > most)
 		mss_option_bytes = most;
-	if (gso_size_bytes > most)
-		gso_size_bytes = most;
-	return window_floor(mss_option_bytes || gso_size_bytes ? mss_option_bytes : most, gso_size_bytes);
+	return window_floor(mss_option_bytes, 0);
 }
 
 #endif
