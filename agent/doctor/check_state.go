@@ -71,7 +71,7 @@ func (j *judge) state() {
 }
 
 // parkingAlias begins the alias of a parking device that a switch made; the switch's name follows (datapath/park).
-const parkingAlias = "weir park weir fairq "
+const parkingAlias = "weir park weir switch "
 
 // parkings reports parkings that no running switch has. One end of each pair is enough.
 func (j *judge) parkings() {

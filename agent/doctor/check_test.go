@@ -244,15 +244,15 @@ func TestCheck_MemoryAndState(t *testing.T) {
 		{what: "a parking", check: "weir.parking", subject: "weir-park0", level: OK, says: "the parking of switch default: packets wait",
 			spoil: func(f *Facts, _ *Device) {
 				f.Switches = []Switch{{Name: "default", Alive: true, Holder: "process 7", Ports: managed}}
-				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir fairq default"})
+				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir switch default"})
 			}},
 		{what: "a parking that was left", check: "weir.parking", subject: "weir-park0", level: Note, says: "switch default, which is not running", remedy: "weir switch --purge --name default",
 			spoil: func(f *Facts, _ *Device) {
-				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir fairq default"})
+				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir switch default"})
 			}},
 		{what: "a parking of nobody", check: "weir.parking", subject: "weir-park0", level: Note, says: "no switch's", remedy: "ip link del weir-park0",
 			spoil: func(f *Facts, _ *Device) {
-				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir fairq"})
+				f.Devices = append(f.Devices, Device{Name: "weir-park0", Kind: "veth", Parking: true, Alias: "weir park weir switch"})
 			}},
 		{what: "too many devices", check: "unseen.devices", level: Note, says: "7 more", spoil: func(f *Facts, _ *Device) { f.DevicesLeft = 7 }},
 		{what: "not seen", check: "unseen", subject: "filters of tc", level: Note, says: "denied",

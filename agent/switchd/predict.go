@@ -126,7 +126,7 @@ func (l *load) windowLeft() float64 {
 // paces reports whether a port with credits would pace n flows: one segment of each exceeds BDP and target.
 func (l *load) paces(n float64) bool { return n*l.floor() > l.bdp()+l.Target }
 
-// creditWait is the longest wait with credits, in s (datapath/fairq).
+// creditWait is the longest wait with credits, in s.
 const creditWait = 0.1
 
 // credits returns how many acknowledgements per second would wait with credits, and for how long each. While the port

@@ -21,7 +21,7 @@ type parking struct {
 }
 
 const (
-	parkOwner = "weir fairq"
+	parkOwner = "weir switch"
 	// parkSwitch is the switch whose parking has the default name. Those of other switches in the namespace have a name of
 	// their own.
 	parkSwitch = "default"
