@@ -58,8 +58,8 @@ func (m *machine) parked() fairq.Parking {
 
 const paced = "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports: [{match: [out0, in0]}]\nfairq: {credits: on}\n"
 
-// The parking is made by the switch, is taken over after a kill and by another version, and is removed at the end, by a
-// purge, by a start without credits, and by a reload that switches them off.
+// The switch makes the parking. A start after a kill and another version take it over. The end of the switch, a purge, a
+// start without credits, and a reload that switches them off remove it.
 func TestSwitchCredits_LifeCycle(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)

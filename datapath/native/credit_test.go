@@ -130,7 +130,7 @@ func TestCredit_PromiseIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Servers answer late: the clock has drained when the next requests come. What was promised and is not used still counts,
+// Servers answer late: the clock has drained when the next requests come. Promises that are not used still count,
 // so the next promises are a segment. After twice the longest wait it no longer counts.
 func TestCredit_UnusedPromisesCount(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)

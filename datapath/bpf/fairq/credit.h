@@ -40,7 +40,7 @@ struct {
 	__type(value, struct port_credit);
 } credits SEC(".maps");
 
-// What credit_ack did for the packet that this processor handles. credit_parks needs it if the parking refuses the packet,
+// The decision of credit_ack for the packet that this processor handles. credit_parks needs it if the parking refuses the packet,
 // and the stack has no room for it.
 struct credit_wait {
 	struct credit_answer answer;

@@ -329,7 +329,7 @@ WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_
 	state->clock_ns = credit_from(state->clock_ns, now_ns) + credit_ns(config, frame_bytes + config->line_bytes);
 }
 
-// What is known of a promise when its end uses it, or gets another.
+// The life of a promise when its end uses it, or gets another.
 enum credit_life {
 	CREDIT_LIVE = 1, // the clock still counts it
 	CREDIT_OWED = 2, // it counts as not used
@@ -429,8 +429,8 @@ WEIR_INLINE weir_u32 credit_flying(const struct credit_ack *ack)
 	return flying;
 }
 
-// Reports whether an acknowledgement is of the end of a message: its sender sent less than it was allowed to, so it has no
-// more. A short message, such as the request that an answer acknowledges, needs no window to show this.
+// Reports whether an acknowledgement is of the end of a message: its sender sent less than it was allowed to, so nothing
+// is left. A short message, such as the request that an answer acknowledges, needs no window to show this.
 WEIR_INLINE int credit_is_last(const struct credit_ack *ack)
 {
 	weir_u32 segment = credit_segment(ack);
