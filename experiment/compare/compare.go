@@ -181,18 +181,17 @@ func (c *Comparison) Beyond(share float64) []string {
 }
 
 func input(s Side) Input {
-	in := Input{Name: s.Name, Experiment: s.Doc.Experiment, Runs: len(s.Doc.Runs), HasFlows: s.Flows != nil}
+	in := Input{Name: s.Name, Experiment: s.Doc.Experiment, Runs: len(s.Doc.Runs), HasFlows: s.Flows != nil, Weir: s.Doc.Versions()}
 	add := func(to *[]string, v string) {
 		if !slices.Contains(*to, v) {
 			*to = append(*to, v)
 		}
 	}
 	for _, r := range s.Doc.Runs {
-		version, kernel := s.Doc.Weir, s.Doc.Host.Kernel
+		kernel := s.Doc.Host.Kernel
 		if r.By != nil {
-			version, kernel = r.By.Weir, r.By.Kernel
+			kernel = r.By.Kernel
 		}
-		add(&in.Weir, version)
 		add(&in.Kernels, kernel)
 		if r.Partial {
 			in.Partial++

@@ -117,7 +117,7 @@ func writeComparison(b *bytes.Buffer, doc *result.Document) {
 	if len(seeds) == 1 {
 		noun = "seed"
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%d %s, weir %s, time scale %g.\n\n| guests | scheme | |", doc.Experiment, len(seeds), noun, doc.Weir, doc.Runs[0].Scale)
+	fmt.Fprintf(b, "\n## %s\n\n%d %s, weir %s, time scale %g.\n\n| guests | scheme | |", doc.Experiment, len(seeds), noun, strings.Join(doc.Versions(), " and "), doc.Runs[0].Scale)
 	var shown []comparedFigure
 	for _, f := range comparedFigures() {
 		if _, ok := doc.Runs[0].Metric(f.path); ok {

@@ -114,7 +114,7 @@ func (s *section) write(b *bytes.Buffer) {
 	fmt.Fprintf(b, "\n### %s\n\n%s. [File](%s).\n", s.file.ID, strings.TrimSuffix(s.file.Paper, "."), s.link)
 	for i := range s.columns {
 		c := &s.columns[i]
-		fmt.Fprintf(b, "\n* %s: `%s` (%s, weir %s)", c.title(), c.command, c.runs(), c.doc.Weir)
+		fmt.Fprintf(b, "\n* %s: `%s` (%s, weir %s)", c.title(), c.command, c.runs(), strings.Join(c.doc.Versions(), " and "))
 		if c.stale != "" {
 			b.WriteString("; **" + c.stale + "**")
 		}

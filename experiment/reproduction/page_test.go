@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/laws"
+	"weir/experiment"
 	"weir/experiment/report"
 	"weir/experiment/result"
 )
@@ -214,6 +215,20 @@ func TestPage_SaysThatTheFileWasChanged(t *testing.T) {
 		if got := strings.Contains(text, "**the file has changed since: run it again**"); got != c.stale {
 			t.Errorf("%s was changed: said %v, want %v", c.what, got, c.stale)
 		}
+	}
+}
+
+// The page names the versions that made the runs, not the version that wrote the summary: a summary can be written
+// long after its runs.
+func TestPage_VersionsOfTheRuns(t *testing.T) {
+	doc := &result.Document{Weir: "v3", Runs: runsIn("sim", 0)}
+	doc.Runs[0].By, doc.Runs[1].By = &result.Maker{Weir: "v1"}, &result.Maker{Weir: "v2"}
+	doc.Runs[2].By, doc.Runs[3].By = &result.Maker{Weir: "v1"}, &result.Maker{Weir: "v1"}
+	s := section{file: &experiment.File{ID: "X1"}, columns: []column{{command: "weir figures X1", doc: doc}}}
+	var b bytes.Buffer
+	s.write(&b)
+	if want := "(4 runs, seeds 1, 2, weir v1 and v2)"; !strings.Contains(b.String(), want) {
+		t.Errorf("the page does not say %q:\n%s", want, &b)
 	}
 }
 

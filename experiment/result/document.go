@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"weir/law"
@@ -28,6 +29,22 @@ type Document struct {
 	// Laws are the laws of the build: how their metrics are shown, and which are baselines. They are not part of
 	// the JSON; the reader of a document sets them.
 	Laws law.Specs `json:"-"`
+}
+
+// Versions returns the versions of weir that made the runs, in the order of the runs. A run that does not say who
+// made it was made by the version of the document.
+func (d *Document) Versions() []string {
+	var out []string
+	for _, r := range d.Runs {
+		version := d.Weir
+		if r.By != nil {
+			version = r.By.Weir
+		}
+		if !slices.Contains(out, version) {
+			out = append(out, version)
+		}
+	}
+	return out
 }
 
 // Host is the machine that ran the experiment.
