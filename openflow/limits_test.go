@@ -38,6 +38,19 @@ func allocated(b []byte) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
+// least returns the smallest of some measurements by allocated, which also counts what the runtime allocates
+// meanwhile. Decoding itself allocates the same each time. One measurement under 4 KiB is enough.
+func least(b []byte) uint64 {
+	got := allocated(b)
+	for range 10 {
+		if got <= 4096 {
+			break
+		}
+		got = min(got, allocated(b))
+	}
+	return got
+}
+
 // For any bytes of a peer, decoding allocates at most 64 bytes for each byte of the message, plus 4 KiB. The size of lists follows
 // from the bytes that are there, not from a length field.
 func TestMemoryIsBounded(t *testing.T) {
@@ -60,7 +73,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"hello":  full(of.TypeHello, nil, append([]byte{0, 1, 0, 36}, append(make([]byte, 32), 0, 0, 0, 0)...)),
 	}
 	for name, b := range worst {
-		got, limit := allocated(b), uint64(64*len(b)+4096)
+		got, limit := least(b), uint64(64*len(b)+4096)
 		_, _, err := of.Decode(b)
 		t.Logf("%-22s %d bytes: %.1f a byte, %v", name, len(b), float64(got)/float64(len(b)), err)
 		if got > limit {
@@ -70,7 +83,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	mutator := oftest.NewMutator(oftest.Corpus(4))
 	for i := range uint64(5000) {
 		b := mutator.Message(2, i)
-		if got, limit := allocated(b), uint64(64*len(b)+4096); got > limit {
+		if got, limit := least(b), uint64(64*len(b)+4096); got > limit {
 			t.Fatalf("%x: %d bytes of message allocate %d", b, len(b), got)
 		}
 	}
