@@ -55,7 +55,7 @@ func TestOVS_HostsFinishTheirChecksums(t *testing.T) {
 func inUserSpace(t *testing.T, l *Lab) {
 	t.Helper()
 	if o, ok := l.fabric.(ovs); ok && o.kernel {
-		t.Skip("openvswitch.ko is here: it forwards frames as they are, and one by one")
+		t.Skip("openvswitch.ko is loaded: it forwards frames as they are, one by one; this trap exists only without it")
 	}
 }
 

@@ -171,6 +171,40 @@ const (
 	cellRounds = 50     // at most, until both ends have filled their windows
 )
 
+// cellEnd is one end of a cell.
+type cellEnd struct {
+	name string
+	conn *net.TCPConn
+	tap  *testnet.Tap
+	seen seen
+}
+
+// fill sends data both ways in rounds until both ends have filled their windows. On a machine that is busy with other
+// work, acknowledgements come before a sender has written a whole window, and such a round shows nothing.
+func (p *rwndPath) fill(t *testing.T, c *testnet.Pair, ends *[2]cellEnd, grant uint32) {
+	t.Helper()
+	for range cellRounds {
+		testnet.Send(t, c.Client, c.Server, cellBytes)
+		testnet.Send(t, c.Server, c.Client, cellBytes)
+		full := true
+		for n := range ends {
+			e := &ends[n]
+			i := testnet.ReadTCPInfo(t, e.conn)
+			// The kernel's MSS is the option less the timestamps.
+			bytes := grant
+			if bytes == 0 {
+				bytes = i.Advmss + 12*uint32(i.Options&1) + 1
+			}
+			e.seen.scale, e.seen.bytes, e.seen.expect = i.PeerScale, bytes, granted(bytes, i.PeerScale)
+			watch(t, e.tap, e.conn, &e.seen)
+			full = full && e.seen.full(&i)
+		}
+		if full {
+			return
+		}
+	}
+}
+
 // cell opens a connection whose ends announce these scales (as negotiated; -1: no such option) and sends data
 // both ways. The port grants `grant`; 0: the least.
 func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScale, serverScale int, grant uint32) *testnet.Pair {
@@ -190,34 +224,8 @@ func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScal
 	if int(info.OwnScale) != own || int(info.PeerScale) != peer {
 		t.Fatalf("client %d, server %d asked for, %d and %d negotiated", clientScale, serverScale, info.OwnScale, info.PeerScale)
 	}
-	ends := [2]struct {
-		name string
-		conn *net.TCPConn
-		tap  *testnet.Tap
-		seen seen
-	}{{"client", c.Client, p.client, seen{}}, {"server", c.Server, p.server, seen{}}}
-	// On a machine that is busy with other work, acknowledgements come before a sender has written a whole
-	// window. Such a round shows nothing, so there is another one.
-	for range cellRounds {
-		testnet.Send(t, c.Client, c.Server, cellBytes)
-		testnet.Send(t, c.Server, c.Client, cellBytes)
-		full := true
-		for n := range ends {
-			e := &ends[n]
-			i := testnet.ReadTCPInfo(t, e.conn)
-			// The kernel's MSS is the option less the timestamps.
-			bytes := grant
-			if bytes == 0 {
-				bytes = i.Advmss + 12*uint32(i.Options&1) + 1
-			}
-			e.seen.scale, e.seen.bytes, e.seen.expect = i.PeerScale, bytes, granted(bytes, i.PeerScale)
-			watch(t, e.tap, e.conn, &e.seen)
-			full = full && e.seen.full(&i)
-		}
-		if full {
-			break
-		}
-	}
+	ends := [2]cellEnd{{name: "client", conn: c.Client, tap: p.client}, {name: "server", conn: c.Server, tap: p.server}}
+	p.fill(t, c, &ends, grant)
 	for n := range ends {
 		e := &ends[n]
 		i, s := testnet.ReadTCPInfo(t, e.conn), &e.seen

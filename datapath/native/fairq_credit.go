@@ -50,13 +50,13 @@ type CreditState struct {
 	OwedSpan    uint64
 }
 
-// The flights that a packet may begin: enum credit_opens of core/fairq/credit.h.
+// The flights that a packet may begin: enum credit_opens of core/fairq/credit_ack.h.
 const (
 	CreditOpens     = C.CREDIT_OPENS     // a SYN-ACK or a request
 	CreditCompletes = C.CREDIT_COMPLETES // the ACK that completes a handshake
 )
 
-// CreditAck is struct credit_ack of core/fairq/credit.h.
+// CreditAck is struct credit_ack of core/fairq/credit_ack.h.
 type CreditAck struct {
 	NowNs         uint64
 	Promise       uint32 // End.Promise of the data's sender

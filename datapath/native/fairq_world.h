@@ -11,7 +11,7 @@ struct weir_world;
 struct port;
 WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
 #include "../core/fairq/ack.h"
-#include "../core/fairq/credit.h"
+#include "../core/fairq/credit_ack.h"
 #include "../core/fairq/edge.h"
 #include "../core/fairq/release.h"
 #include "../core/fairq/slots.h"

@@ -23,7 +23,7 @@
 #include "slots.h"
 #include "unify.h"
 #include "../lib/rewrite.h"
-#include "../../core/fairq/credit.h"
+#include "../../core/fairq/credit_ack.h"
 
 // Limits a window with shrink: avoid. A function of its own, so that the verifier checks its many paths once.
 __noinline int ack_keeps_edge(const struct window_ack *window, struct window_edge *edge)

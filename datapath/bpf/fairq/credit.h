@@ -16,7 +16,7 @@
 #include "port.h"
 #include "unify.h"
 #include "../lib/park.h"
-#include "../../core/fairq/credit.h"
+#include "../../core/fairq/credit_ack.h"
 #include "../../core/fairq/groups.h"
 
 #define CREDIT_CLASS_SHIFT 16

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Acknowledgements that need credits: what an ACK releases, what it is charged, and when it leaves. credit.h has the clock,
+// the promises and the charges.
+#ifndef WEIR_CORE_CREDIT_ACK_H
+#define WEIR_CORE_CREDIT_ACK_H
+
+#include "credit.h"
+
+// The flight that a packet with an acknowledgement may begin.
+enum credit_opens {
+	CREDIT_OPENS_NOTHING = 0,
+	CREDIT_OPENS = 1,     // a SYN-ACK, or a request: data to an end that has nothing in flight, in a new turn
+	// The ACK that completes a handshake. A request may follow at once, and cannot take back what this ACK grants, for
+	// it has the same sequence number (RFC 9293 3.10.7.4). If this ACK waits, the acceptor measures the wait as its
+	// first round-trip time. Otherwise its loss probes would send everything twice (RFC 8985 7.2). It grants two segments:
+	// Linux cuts segments to half of the largest window it was offered (tcp_bound_to_half_wnd). With one segment, a flow
+	// would always have two halves in flight, and probe for their loss after two round-trip times.
+	CREDIT_COMPLETES = 2,
+};
+
+// An acknowledgement, and the end whose data it acknowledges.
+struct credit_ack {
+	weir_u64 now_ns;
+	weir_u32 promise;       // of the end
+	weir_u32 advance_bytes; // how much further it acknowledges than the ones before it
+	weir_u32 floor_bytes;   // least window of the flow
+	weir_u32 backlog_bytes; // of the port
+	weir_u32 length_bytes;  // as in credit_ask
+	weir_u8 opens;          // enum credit_opens
+	weir_u8 pacing;         // 1: the port paces
+	weir_u8 behind, fixed;  // as in credit_ask
+	weir_u8 life; // of the promise: enum credit_life
+	weir_u8 ends; // 1: it acknowledges a FIN: nothing follows
+	weir_u8 shift; // scale of the window in its header
+	weir_u8 zero;
+	weir_u32 ack;          // the acknowledgement number
+	weir_u32 sent;         // sequence number behind the furthest data of the end
+	weir_u32 allowed;      // sequence number that charged windows allowed the end to send to; 0: unknown
+	weir_u32 longest_bytes; // the longest segment that the end has sent; 0: none
+	weir_u32 more;
+};
+
+// Returns the length of a full segment of the end whose data is acknowledged. It may be half of the MSS: Linux cuts segments
+// to half of the largest window that it was offered (tcp_bound_to_half_wnd).
+WEIR_INLINE weir_u32 credit_segment(const struct credit_ack *ack)
+{
+	weir_u32 most = ack->floor_bytes > 1 ? ack->floor_bytes - 1 : 1;
+
+	return ack->longest_bytes && ack->longest_bytes < most ? ack->longest_bytes : most;
+}
+
+// Returns how far a sequence number is behind another one, in bytes; 0 if it is not, or if both belong to different streams.
+WEIR_INLINE weir_u32 credit_distance(weir_u32 from, weir_u32 to)
+{
+	return to - from < CREDIT_SPAN_ACK ? to - from : 0;
+}
+
+// Returns the bytes that the end has sent, or will send as soon as it gets the acknowledgements that wait, and that this one
+// does not acknowledge.
+WEIR_INLINE weir_u32 credit_flying(const struct credit_ack *ack)
+{
+	weir_u32 flying = credit_distance(ack->ack, ack->sent);
+
+	if (ack->behind && ack->allowed && credit_distance(ack->ack, ack->allowed) > flying)
+		flying = credit_distance(ack->ack, ack->allowed);
+	return flying;
+}
+
+// Reports whether an acknowledgement is of the end of a message: its sender sent less than it was allowed to, so nothing
+// is left. A short message, such as the request that an answer acknowledges, needs no window to show this.
+WEIR_INLINE int credit_is_last(const struct credit_ack *ack)
+{
+	weir_u32 segment = credit_segment(ack);
+
+	if (credit_flying(ack))
+		return 0;
+	return ack->advance_bytes < ack->floor_bytes / 4 ||
+	       (credit_distance(ack->sent, ack->allowed) > segment / 8 && ack->advance_bytes < segment - segment / 8);
+}
+
+// Returns how many bytes an acknowledgement releases at a port that paces: the least window, less what is in flight. A
+// sender with data in flight sends no part of a segment (tcp_snd_wnd_test in Linux); a segment may be somewhat shorter than
+// others.
+WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
+{
+	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = credit_flying(ack);
+	weir_u32 released = window > flying ? window - flying : 0;
+
+	return flying && released < credit_segment(ack) / 2 ? 0 : released;
+}
+
+// Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
+// 0: the law's window limits it. Sets when the packet leaves.
+WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, struct credit_state *state,
+					 const struct credit_ack *ack, struct credit_answer *answer)
+{
+	struct credit_ask ask = {
+		.now_ns = ack->now_ns,
+		.backlog_bytes = ack->backlog_bytes,
+		.length_bytes = ack->length_bytes,
+		.behind = ack->behind,
+		.fixed = ack->fixed,
+	};
+	weir_u32 promise = ack->promise, want;
+
+	answer->allowed = ack->allowed;
+	if (ack->opens && config->mode) {
+		credit_owes_until(config, state, ack->now_ns);
+		if (promise && ack->life & CREDIT_OWED)
+			credit_owes_less(state, credit_owes(config, promise));
+		want = ack->floor_bytes;
+		if (ack->opens == CREDIT_OPENS)
+			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
+		else if (credit_ns(config, credit_owed(state)) < config->wait_ns / CREDIT_COMPLETES_SHARE)
+			want *= CREDIT_COMPLETES_SEGMENTS;
+		if (want > CREDIT_FIRST_MAX)
+			want = CREDIT_FIRST_MAX;
+		want = credit_window(want, ack->shift);
+		if (want < promise) // the end did not use it, and a request with the same sequence number cannot take it back
+			want = promise;
+		if (!(ack->life & CREDIT_LIVE) || want > promise) {
+			ask.cost_bytes = credit_cost(config, want, ack->floor_bytes);
+			if (ack->life & CREDIT_LIVE && promise)
+				ask.cost_bytes -= credit_cost(config, promise, ack->floor_bytes);
+			promise = want;
+		}
+		state->owed_bytes += credit_owes(config, promise);
+		ask.cost_bytes = credit_share(ask.cost_bytes, credit_factor(state));
+		ask.room_bytes = credit_room(config, ack->backlog_bytes);
+		answer->allowed = ack->ack + promise;
+	} else if (!promise && ack->pacing && !ack->ends && !credit_is_last(ack)) {
+		ask.cost_bytes = credit_cost(config, credit_releases(ack), ack->floor_bytes);
+		if (ask.cost_bytes)
+			answer->allowed = ack->ack + credit_window(ack->floor_bytes, ack->shift);
+	}
+	credit_take(config, state, &ask, answer);
+	answer->live_ns = answer->leaves_ns + credit_live_ns(config);
+	return promise;
+}
+
+// Returns the limit that promises and credits set for an acknowledgement, in bytes; 0: the law's. A floor raises it.
+WEIR_INLINE weir_u32 credit_limit(const struct port *port, const struct end *sender)
+{
+	return sender->promise ? sender->promise : port->pacing;
+}
+
+#endif
