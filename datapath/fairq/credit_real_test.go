@@ -139,6 +139,20 @@ func TestFairQCredits_AnswersAtOnce(t *testing.T) {
 	}
 }
 
+// A server that has answered keeps a window of two segments, and not the law's: many such servers may be asked at once. The next
+// answer comes whole.
+func TestFairQCredits_AServerRestsWithTwoSegments(t *testing.T) {
+	b := newCreditBed(t, 0, fairq.Config{})
+	b.conns = []*testnet.Pair{b.Dial(t, b.Listen(t, testnet.ReceiverIPv4), testnet.WindowScale(4))}
+	for range 3 {
+		b.ask(t)
+		testnet.Until(t, "the answer is acknowledged", func() bool { return testnet.ReadTCPInfo(t, b.conns[0].Server).Unacked == 0 })
+		if i := testnet.ReadTCPInfo(t, b.conns[0].Server); i.Snd_wnd < 2*i.Snd_mss || i.Snd_wnd >= 3*i.Snd_mss {
+			t.Errorf("the server may send %d bytes, with segments of %d: want two segments", i.Snd_wnd, i.Snd_mss)
+		}
+	}
+}
+
 // When heartbeats stop, nothing is promised, paced or parked any more, and windows are released.
 func TestFairQCredits_LeaseExpires(t *testing.T) {
 	b := newCreditBed(t, 20, fairq.Config{Lease: 2 * fairq.HeartbeatInterval})
@@ -252,6 +266,18 @@ func TestFairQCredits_Change(t *testing.T) {
 func TestFairQCredits_Stats(t *testing.T) {
 	b := newCreditBed(t, 40, fairq.Config{})
 	b.ask(t)
+	testnet.Until(t, "no packet is parked any more", func() bool { // acknowledgements of the answers' ends may come late
+		for _, c := range b.conns {
+			if testnet.ReadTCPInfo(t, c.Server).Unacked != 0 {
+				return false
+			}
+		}
+		p, err := b.f.ParkStats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Returned == p.Parked
+	})
 	_, in := statsOfBoth(t, b.f)
 	s := b.state(t)
 	if c := in.Credits; !c.Promises || !c.Paces || c.Promised != s.Promises || c.Parked != s.Parked || c.Refused != s.Full || c.Longest <= 0 {

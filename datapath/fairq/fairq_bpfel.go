@@ -66,7 +66,7 @@ type fairqCreditWait struct {
 		LengthBytes uint32
 		LongestNs   uint32
 		Allowed     uint32
-		Zero        uint32
+		Renewed     uint32
 	}
 	NowNs       uint64
 	UntilBefore uint32

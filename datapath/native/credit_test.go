@@ -289,6 +289,48 @@ func TestCredit_ARequestTakesNothingBack(t *testing.T) {
 	}
 }
 
+// The acknowledgement that leaves a server without data in flight grants two segments, whatever the law's window is. The next
+// request is charged for it, and makes it larger if there is room.
+func TestCredit_AnEndRestsWithTwoSegments(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(b *ackBed)
+		want   uint32 // promise, in bytes
+	}{
+		{"all is acknowledged", func(*ackBed) {}, 2944},
+		{"the port paces, and the answer is at its end", func(b *ackBed) { b.sw.Port(0).Law.Flows, b.ack.Allowed = 60, b.ack.Sent+1472 }, 2944},
+		{"the port paces, and the answer may go on", func(b *ackBed) { b.sw.Port(0).Law.Flows = 60 }, 0},
+		{"data is in flight", func(b *ackBed) { b.sends(1448) }, 0},
+		{"its latest segment was a full one", func(b *ackBed) { b.ack.Answered = 0 }, 0},
+		{"it used all that it was allowed to send, so more may follow", func(b *ackBed) { b.ack.Allowed = b.ack.Sent + 1000 }, 0},
+		{"a FIN", func(b *ackBed) { b.ack.Ends = 1 }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newAckBed(t, 5)
+			b.sw.Port(0).Law.Flows, b.ack.Answered = 1, 1
+			c.change(b)
+			b.sends(1000)
+			b.ack.AdvanceBytes, b.ack.Ack = 1000, b.ack.Ack+1000
+			var a native.CreditAnswer
+			promise := b.sw.Acknowledges(0, &b.ack, 0, &a)
+			if promise != c.want || promise != 0 && a.Renewed == 0 {
+				t.Fatalf("promise %d, want %d; %+v", promise, c.want, a)
+			}
+			if promise == 0 {
+				return
+			}
+			if b.state.ChargedNs != 0 {
+				t.Errorf("charged %d ns, although nothing follows", b.state.ChargedNs)
+			}
+			b.ack.Opens, b.ack.Promise, b.ack.NowNs = native.CreditOpens, promise, 1e9
+			left := int64(a.LiveNs) - 1e9
+			if got := b.sw.Acknowledges(0, &b.ack, left, &a); got < 14_600 || b.state.ChargedNs < 14_600*8 {
+				t.Errorf("a request at an empty port: promise %d, charged %d ns; want a first flight", got, b.state.ChargedNs)
+			}
+		})
+	}
+}
+
 // Tiny answers do not use their promises. Later requests then cost so little that they do not wait although more is
 // promised than the line carries.
 func TestCredit_TinyAnswersDoNotWait(t *testing.T) {

@@ -67,10 +67,10 @@ type CreditAck struct {
 	Opens         uint8
 	Pacing        uint8
 	Behind, Fixed uint8
-	life          uint8 // Acknowledges sets it
-	Ends          uint8 // 1: it acknowledges a FIN
-	Shift         uint8 // scale of the window in its header
-	_             uint8
+	life          uint8  // Acknowledges sets it
+	Ends          uint8  // 1: it acknowledges a FIN
+	Shift         uint8  // scale of the window in its header
+	Answered      uint8  // 1: the data's sender answers requests, and its latest segment was shorter than others
 	Ack           uint32 // acknowledgement number
 	Sent          uint32 // sequence number behind the furthest data of the data's sender
 	Allowed       uint32 // End.Allowed of the data's sender
@@ -81,12 +81,12 @@ type CreditAck struct {
 // CreditAnswer is struct credit_answer of core/fairq/credit.h.
 type CreditAnswer struct {
 	LeavesNs    uint64
-	LiveNs      uint64 // until when the promise is live
+	LiveNs      uint64 // until when the promise is live, if Renewed is 1
 	ChargeNs    uint64 // what it was charged
 	LengthBytes uint32 // in the parking queue; 0: it passes
 	LongestNs   uint32 // longest wait before it
 	Allowed     uint32 // End.Allowed of the data's sender from now on
-	_           uint32
+	Renewed     uint32
 }
 
 // The Go types have the layout of their C types.

@@ -14,14 +14,16 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 					   long long left_ns, struct credit_answer *answer)
 {
 	struct native_entry *s = &w->entries[id];
+	weir_u32 promise;
 
 	ack->pacing = (weir_u8)port_must_pace(&s->config, &s->at.port, 1);
 	port_paces(&s->config, &s->at.port, ack->pacing);
 	ack->life = credit_life(&s->credit, left_ns);
 	*answer = (struct credit_answer){.leaves_ns = ack->now_ns, .allowed = ack->allowed};
-	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind)
+	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind && !ack->answered)
 		return 0;
-	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
+	promise = credit_acknowledges(&s->credit, &s->credits, ack, answer);
+	return credit_rests(&s->credit, ack) ? credit_rest(&s->credit, ack, answer) : promise;
 }
 
 static void native_credit_refused(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct credit_answer *answer)

@@ -37,6 +37,7 @@ type turns struct {
 	live  [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
 	until [2]event.Time // the latest packet of an end waits until then
 	turn  uint8         // 1 + the end that sent data last
+	short bool          // its latest segment was shorter than others
 }
 
 const (
@@ -71,13 +72,14 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	})
 }
 
-// took notes data that leaves by the port, and reports whether it begins a turn: the other end sent last, or nobody.
-func (t *turns) took(from int, pk *network.Packet) bool {
+// took notes data that leaves by the port, and reports whether it begins a turn: the other end sent last, or nobody. longest:
+// payload of the longest segment that its end has sent.
+func (t *turns) took(from int, pk *network.Packet, longest uint16) bool {
 	if end := behind(pk); int32(end-t.sent[from]) > 0 || !t.has[from] {
 		t.sent[from], t.has[from] = end, true
 	}
 	begins := t.turn != uint8(from+1)
-	t.turn = uint8(from + 1)
+	t.turn, t.short = uint8(from+1), pk.Payload() < int32(longest)
 	return begins
 }
 
@@ -115,6 +117,9 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 		NowNs: uint64(now), Promise: uint32(sender.Promise), LongestBytes: uint32(sender.Longest), AdvanceBytes: t.advance(from, pk.Ack()), Opens: opens,
 		LengthBytes: uint32(pk.Bytes()), Ack: pk.Ack(), Sent: t.sent[1-from], Allowed: sender.Allowed,
 	}
+	if from == 0 && t.turn == 2 && t.short {
+		ask.Answered = 1
+	}
 	if sender.Flags&native.EndFIN != 0 {
 		ask.Ends = 1
 	}
@@ -132,7 +137,7 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	}
 	sender.Promise = uint16(q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer))
 	sender.Allowed = answer.Allowed
-	if opens != 0 {
+	if answer.Renewed != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}
 	q.limit(c, pk, now)

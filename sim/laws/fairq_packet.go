@@ -217,7 +217,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool
 		e.Promise = 0
 	}
 	e.Longest = max(e.Longest, uint16(min(pk.Payload(), math.MaxUint16)))
-	return q.sw.turns[c.slot].took(side(pk), pk)
+	return q.sw.turns[c.slot].took(side(pk), pk, e.Longest)
 }
 
 // ending processes a FIN or RST.

@@ -25,6 +25,7 @@
 
 // Bits of struct connection.turn. The low two are 1 + the side that sent data last.
 #define TURN_SIDE 3
+#define TURN_SHORT 4 // its latest segment was shorter than others
 
 struct port_credit {
 	struct bpf_spin_lock lock;
@@ -71,12 +72,19 @@ static __always_inline __s64 credit_left(const struct end *e, __u32 now)
 	return (__s64)(__s32)(e->promise_until - now) * (1 << CREDIT_UNIT_LOG2_NS);
 }
 
+// Returns TURN_SHORT for data whose last segment is shorter than others. gso: length of its other segments; longest: of the
+// longest one that the end has sent. Functions of their own like this one have the verifier check their branches once.
+__noinline int credit_is_short(__u32 payload, __u32 gso, __u32 longest)
+{
+	return (gso < payload ? payload % gso != 0 : payload < longest) ? TURN_SHORT : 0;
+}
+
 // Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
 __noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
 {
 	__u32 id = port_id, promise;
 	struct port_credit *p;
-	__u8 side, turn, life;
+	__u8 side, turn, next, life;
 	struct end *e;
 	int begins;
 	__u64 now;
@@ -103,8 +111,9 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 		gso = s->payload;
 	if (gso > e->longest)
 		e->longest = gso < 0xffff ? gso : 0xffff;
-	if (begins)
-		c->turn = side;
+	next = side | credit_is_short(s->payload, gso, e->longest);
+	if (turn != next)
+		c->turn = next;
 	return begins;
 }
 
@@ -140,6 +149,12 @@ static __always_inline __u32 credit_opening(const struct segment *s, const struc
 	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
 }
 
+// Reports whether a segment acknowledges an answer whose latest segment was shorter than others.
+__noinline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
+{
+	return s && c && live && is_opener(c, s) && (c->turn & (TURN_SIDE | TURN_SHORT)) == ((!s->side + 1) | TURN_SHORT);
+}
+
 // The question of credit_ack, and the answer of credit_decides.
 struct credited {
 	struct credit_ack ack;
@@ -147,20 +162,32 @@ struct credited {
 	__s64 left_ns; // until the promise ends, for credit_life
 };
 
-// Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Returns the promise of the
+// Has the core decide whether an acknowledgement leaves an end at rest. Returns the promise of the end, 0 if it does not. A
+// function of its own, so that the verifier checks its branches once.
+__noinline int credit_rests_with(const struct credit_config *config, const struct credit_ack *ack, struct credit_answer *answer)
+{
+	return config && ack && answer && credit_rests(config, ack) ? credit_rest(config, ack, answer) : 0;
+}
+
+// Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Sets the promise of the
 // data's sender. A function of its own, so that the verifier checks it once.
-__noinline int credit_decides(__u32 id, struct credited *d)
+__noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 	__u32 promise;
 
-	if (!p || !d)
+	if (!p || !d || !sender)
 		return 0;
 	d->ack.life = credit_life(&p->config, d->left_ns);
 	bpf_spin_lock(&p->lock);
 	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
 	bpf_spin_unlock(&p->lock);
-	return promise;
+	sender->promise = promise + credit_rests_with(&p->config, &d->ack, &d->answer); // an end at rest has no other promise
+	if (sender->allowed != d->answer.allowed)
+		sender->allowed = d->answer.allowed;
+	if (d->answer.renewed)
+		sender->promise_until = credit_time(d->answer.live_ns);
+	return 0;
 }
 
 // Starts or ends the pacing of a port. Returns 1 if it paces.
@@ -214,7 +241,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
 	d.ack.pacing = credit_pacing(id, live);
 	d.ack.promise = sender->promise;
-	if (!d.ack.opens && !d.ack.promise && !d.ack.pacing && !d.ack.behind)
+	d.ack.answered = credit_answered(s, c, live);
+	if (!(d.ack.opens | d.ack.promise | d.ack.pacing | d.ack.behind | d.ack.answered))
 		return 0;
 	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
 	if (d.ack.advance_bytes >= REACH)
@@ -230,11 +258,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	port_backlog(config, port, &d.ack.backlog_bytes);
 	d.ack.length_bytes = ctx->len;
 	d.ack.fixed = !!ctx->gso_size;
-	sender->promise = credit_decides(id, &d);
-	if (sender->allowed != d.answer.allowed)
-		sender->allowed = d.answer.allowed;
-	if (d.ack.opens)
-		sender->promise_until = credit_time(d.answer.live_ns);
+	credit_decides(id, &d, sender);
 	wait = credit_wait_of();
 	if (!d.answer.length_bytes || !wait)
 		return 0;

@@ -9,6 +9,8 @@
 //              moves it on by the time that these bytes take on the line. `ahead` is clock - now, in bytes
 //   promise    the window in an opening packet: a SYN-ACK, an ACK of a handshake, or a request. It is what the port has
 //              room for: capacity - backlog - max(ahead, owed), at least a segment, at most a first flight
+//   rest       an end that answered everything keeps a promise of two segments: the ACK of the end of its answer carries
+//              it. Otherwise it would keep its last window, which a request cannot make smaller
 //   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
 //              clock then counts the answer as drained, although it still has to come
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
@@ -47,6 +49,7 @@
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants,
+#define CREDIT_REST_SEGMENTS 2 // least windows that an end at rest may send
 #define CREDIT_COMPLETES_SHARE 4 // as long as promises that are not used yet take less than the longest wait / this
 #define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
 #define CREDIT_FIRST_MAX 49152u   // bytes: of a promise, so that it fits in 16 bits in units of any scale
@@ -101,12 +104,12 @@ struct credit_ask {
 // When it leaves.
 struct credit_answer {
 	weir_u64 leaves_ns;    // now: it passes, and is not parked
-	weir_u64 live_ns;      // until when the promise is live
+	weir_u64 live_ns;      // until when the promise is live, if `renewed` is 1
 	weir_u64 charge_ns;    // what it was charged
 	weir_u32 length_bytes; // in the parking queue; 0: it passes
 	weir_u32 longest_ns;   // longest wait before it
 	weir_u32 allowed;      // as in credit_ack, from now on
-	weir_u32 zero;
+	weir_u32 renewed;      // 1: live_ns is set
 };
 
 WEIR_INLINE weir_u64 credit_ns(const struct credit_config *config, weir_u32 bytes)

@@ -33,7 +33,7 @@ struct credit_ack {
 	weir_u8 life; // of the promise: enum credit_life
 	weir_u8 ends; // 1: it acknowledges a FIN: nothing follows
 	weir_u8 shift; // scale of the window in its header
-	weir_u8 zero;
+	weir_u8 answered; // 1: the end answers requests, and its latest segment was shorter than others: a message ends so
 	weir_u32 ack;          // the acknowledgement number
 	weir_u32 sent;         // sequence number behind the furthest data of the end
 	weir_u32 allowed;      // sequence number that charged windows allowed the end to send to; 0: unknown
@@ -136,6 +136,31 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 	}
 	credit_take(config, state, &ask, answer);
 	answer->live_ns = answer->leaves_ns + credit_live_ns(config);
+	answer->renewed = ack->opens;
+	return promise;
+}
+
+// Reports whether an acknowledgement leaves an end at rest: it answered a request, has nothing in flight, and did not use all
+// that it was allowed to send, if that is known. Its window then becomes a promise of two segments, which a receiver acknowledges
+// at once. A request later has the same sequence number, so it can make this window larger, and not smaller (RFC 9293 3.10.7.4).
+WEIR_INLINE int credit_rests(const struct credit_config *config, const struct credit_ack *ack)
+{
+	if (!(config->mode & CREDIT_PACES) || !ack->answered || ack->opens || ack->promise || ack->ends || credit_flying(ack))
+		return 0;
+	if (ack->pacing)
+		return credit_is_last(ack);
+	return !ack->allowed || ack->allowed - ack->sent > credit_segment(ack) / 8;
+}
+
+// Event, after credit_acknowledges: an acknowledgement leaves an end at rest. Returns the promise of the end from now on. It is
+// not live, so the next request is charged for it.
+WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_ack *ack, struct credit_answer *answer)
+{
+	weir_u32 promise = credit_window(ack->floor_bytes * CREDIT_REST_SEGMENTS, ack->shift);
+
+	answer->allowed = ack->ack + promise;
+	answer->live_ns = ack->now_ns - config->wait_ns;
+	answer->renewed = 1;
 	return promise;
 }
 

@@ -93,7 +93,7 @@ type FairQCreditWait struct {
 		LengthBytes uint32
 		LongestNs   uint32
 		Allowed     uint32
-		Zero        uint32
+		Renewed     uint32
 	}
 	NowNs       uint64
 	UntilBefore uint32
