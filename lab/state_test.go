@@ -2,16 +2,19 @@ package lab
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"weir/datapath/testnet"
 	"weir/internal/lockfile"
 	"weir/internal/testroot"
 )
@@ -40,8 +43,9 @@ func take(t *testing.T, name string) *claim {
 	return c
 }
 
-// betweenOpenAndLock cleans a lab without an owner, and calls f after the cleaner opened the lab's lock and before
-// it took it. A write lease on the file stops the open in the kernel, and notifies this process by a signal.
+// betweenOpenAndLock cleans a lab without an owner, and calls f while the cleaner opens the lab's lock. A write lease on the
+// file stops the open in the kernel. Other programs open the lock, too, for example `weir lab list`. So the test waits until
+// the cleaner's own thread sleeps there.
 func betweenOpenAndLock(t *testing.T, name string, f func()) (done bool, err error) {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(labsDir, name, lockFile), os.O_RDWR, 0)
@@ -49,22 +53,31 @@ func betweenOpenAndLock(t *testing.T, name string, f func()) (done bool, err err
 		t.Fatal(err)
 	}
 	defer file.Close()
-	opened := make(chan os.Signal, 1)
-	signal.Notify(opened, unix.SIGIO)
-	defer signal.Stop(opened)
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
+	testnet.Until(t, "no other program has the lock's file open", func() bool {
+		_, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	thread, ended := make(chan int, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		thread <- unix.Gettid()
 		done, _, err = cleanOne(name)
 	}()
-	select {
-	case <-opened:
-	case <-ended:
-		t.Fatalf("cleaned without the lock: %v, %v", done, err)
-	}
+	call := fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
+	testnet.Until(t, "the cleaner sleeps in its first openat", func() bool {
+		select {
+		case <-ended:
+			t.Fatalf("cleaned without the lock: %v, %v", done, err)
+		default:
+		}
+		now, err := os.ReadFile(call)
+		return err == nil && strings.HasPrefix(string(now), strconv.Itoa(unix.SYS_OPENAT)+" ")
+	})
 	f()
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
 		t.Fatal(err)
