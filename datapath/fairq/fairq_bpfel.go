@@ -312,6 +312,8 @@ type fairqPortCredit struct {
 		OwedBytes       uint32
 		OwedBeforeBytes uint32
 		OwedSpan        uint64
+		Asked           uint32
+		AskedMost       uint32
 	}
 }
 

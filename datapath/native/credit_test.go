@@ -97,6 +97,7 @@ func TestCredit_Refused(t *testing.T) {
 	}
 	b.sw.CreditRefused(0, 1000, &a)
 	before.Promises++
+	before.Asked++
 	before.Full++
 	before.CorrectedNs = b.state.CorrectedNs
 	before.OwedBytes = b.state.OwedBytes // its promise passes with it
@@ -300,6 +301,7 @@ func TestCredit_AnEndRestsWithTwoSegments(t *testing.T) {
 		{"all is acknowledged", func(*ackBed) {}, 2944},
 		{"the port paces, and the answer is at its end", func(b *ackBed) { b.sw.Port(0).Law.Flows, b.ack.Allowed = 60, b.ack.Sent+1472 }, 2944},
 		{"the port paces, and the answer may go on", func(b *ackBed) { b.sw.Port(0).Law.Flows = 60 }, 0},
+		{"600 ends were asked at once", func(b *ackBed) { b.state.AskedMost = 6000 }, 1472},
 		{"data is in flight", func(b *ackBed) { b.sends(1448) }, 0},
 		{"its latest segment was a full one", func(b *ackBed) { b.ack.Answered = 0 }, 0},
 		{"it used all that it was allowed to send, so more may follow", func(b *ackBed) { b.ack.Allowed = b.ack.Sent + 1000 }, 0},

@@ -48,6 +48,8 @@ type CreditState struct {
 	OwedBytes   uint32 // promises of this span that are not used yet
 	OwedBefore  uint32 // of the span before
 	OwedSpan    uint64
+	Asked       uint32 // opening packets of this span
+	AskedMost   uint32 // the most of a recent span
 }
 
 // The flights that a packet may begin: enum credit_opens of core/fairq/credit_ack.h.

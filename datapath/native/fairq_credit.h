@@ -23,7 +23,7 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind && !ack->answered)
 		return 0;
 	promise = credit_acknowledges(&s->credit, &s->credits, ack, answer);
-	return credit_rests(&s->credit, ack) ? credit_rest(&s->credit, ack, answer) : promise;
+	return !promise && credit_rests(&s->credit, ack) ? credit_rest(&s->credit, &s->credits, ack, answer) : promise;
 }
 
 static void native_credit_refused(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct credit_answer *answer)

@@ -137,9 +137,11 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 }
 
 // Returns what an acknowledgement may open: enum credit_opens. begins: its data begins a turn; entered: it completed the
-// handshake of its connection.
-static __always_inline __u32 credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
+// handshake of its connection. A function of its own, so that the verifier checks its branches once.
+__noinline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
 {
+	if (!s || !c)
+		return CREDIT_OPENS_NOTHING;
 	if (s->flags & TCP_SYN)
 		return CREDIT_OPENS;
 	if (!is_opener(c, s))
@@ -162,11 +164,15 @@ struct credited {
 	__s64 left_ns; // until the promise ends, for credit_life
 };
 
-// Has the core decide whether an acknowledgement leaves an end at rest. Returns the promise of the end, 0 if it does not. A
-// function of its own, so that the verifier checks its branches once.
-__noinline int credit_rests_with(const struct credit_config *config, const struct credit_ack *ack, struct credit_answer *answer)
+// Has the core decide whether an acknowledgement leaves an end without a promise at rest. Returns the promise of the end from
+// now on. A function of its own, so that the verifier checks its branches once.
+__noinline int credit_rests_with(__u32 id, struct credited *d, __u32 promise)
 {
-	return config && ack && answer && credit_rests(config, ack) ? credit_rest(config, ack, answer) : 0;
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+
+	if (!p || !d || promise || !credit_rests(&p->config, &d->ack))
+		return promise;
+	return credit_rest(&p->config, &p->state, &d->ack, &d->answer);
 }
 
 // Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Sets the promise of the
@@ -182,7 +188,7 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 	bpf_spin_lock(&p->lock);
 	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
 	bpf_spin_unlock(&p->lock);
-	sender->promise = promise + credit_rests_with(&p->config, &d->ack, &d->answer); // an end at rest has no other promise
+	sender->promise = credit_rests_with(id, d, promise);
 	if (sender->allowed != d->answer.allowed)
 		sender->allowed = d->answer.allowed;
 	if (d->answer.renewed)

@@ -9,8 +9,9 @@
 //              moves it on by the time that these bytes take on the line. `ahead` is clock - now, in bytes
 //   promise    the window in an opening packet: a SYN-ACK, an ACK of a handshake, or a request. It is what the port has
 //              room for: capacity - backlog - max(ahead, owed), at least a segment, at most a first flight
-//   rest       an end that answered everything keeps a promise of two segments: the ACK of the end of its answer carries
-//              it. Otherwise it would keep its last window, which a request cannot make smaller
+//   rest       an end that answered everything keeps a promise of two segments, or of one if many ends are asked at once: the
+//              ACK of the end of its answer carries it. Otherwise it would keep its last window, which a request cannot make
+//              smaller
 //   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
 //              clock then counts the answer as drained, although it still has to come
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
@@ -49,7 +50,6 @@
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants,
-#define CREDIT_REST_SEGMENTS 2 // least windows that an end at rest may send
 #define CREDIT_COMPLETES_SHARE 4 // as long as promises that are not used yet take less than the longest wait / this
 #define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
 #define CREDIT_FIRST_MAX 49152u   // bytes: of a promise, so that it fits in 16 bits in units of any scale
@@ -87,6 +87,8 @@ struct credit_state {
 	weir_u32 owed_bytes; // promises of this span that are not used yet, with the headers of their frames
 	weir_u32 owed_before_bytes; // of the span before
 	weir_u64 owed_span;  // number of this span
+	weir_u32 asked;      // opening packets of this span
+	weir_u32 asked_most; // the most of a recent span; it loses 1/16 in each span with opening packets
 };
 
 // A packet that releases data to the port.
@@ -190,6 +192,10 @@ WEIR_INLINE void credit_owes_until(const struct credit_config *config, struct cr
 	state->owed_before_bytes = span == state->owed_span + 1 ? state->owed_bytes : 0;
 	state->owed_bytes = 0;
 	state->owed_span = span;
+	state->asked_most -= state->asked_most / 16;
+	if (state->asked > state->asked_most)
+		state->asked_most = state->asked;
+	state->asked = 0;
 }
 
 // Returns what a promise counts for while it is not used.
@@ -225,6 +231,7 @@ WEIR_INLINE weir_u32 credit_promise(const struct credit_config *config, struct c
 	weir_u32 ahead = credit_bytes(config, credit_ahead(state, now_ns)), owed = credit_owed(state);
 
 	state->promises++;
+	state->asked++;
 	if (ahead < owed)
 		ahead = owed;
 	room = room > ahead ? room - ahead : 0;

@@ -140,23 +140,26 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 	return promise;
 }
 
-// Reports whether an acknowledgement leaves an end at rest: it answered a request, has nothing in flight, and did not use all
-// that it was allowed to send, if that is known. Its window then becomes a promise of two segments, which a receiver acknowledges
-// at once. A request later has the same sequence number, so it can make this window larger, and not smaller (RFC 9293 3.10.7.4).
+// Reports whether an acknowledgement leaves an end without a promise at rest: it answered a request, has nothing in flight, and did not use all
+// that it was allowed to send, if that is known. Its window then becomes a promise (credit_rest). A request later has the same sequence number, so it can make this window larger, and not smaller (RFC 9293 3.10.7.4).
 WEIR_INLINE int credit_rests(const struct credit_config *config, const struct credit_ack *ack)
 {
-	if (!(config->mode & CREDIT_PACES) || !ack->answered || ack->opens || ack->promise || ack->ends || credit_flying(ack))
+	if (!(config->mode & CREDIT_PACES) || !ack->answered || ack->ends || credit_flying(ack))
 		return 0;
 	if (ack->pacing)
 		return credit_is_last(ack);
 	return !ack->allowed || ack->allowed - ack->sent > credit_segment(ack) / 8;
 }
 
-// Event, after credit_acknowledges: an acknowledgement leaves an end at rest. Returns the promise of the end from now on. It is
-// not live, so the next request is charged for it.
-WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_ack *ack, struct credit_answer *answer)
+// Event, after credit_acknowledges: an acknowledgement leaves an end at rest. Returns the promise of the end from now on: two
+// segments, which a receiver acknowledges at once; or one, if as many requests as came at once recently would otherwise wait for
+// more than 3/4 of the longest wait. It is not live, so the next request is charged for it.
+WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_state *state,
+				 const struct credit_ack *ack, struct credit_answer *answer)
 {
-	weir_u32 promise = credit_window(ack->floor_bytes * CREDIT_REST_SEGMENTS, ack->shift);
+	weir_u32 two = 2 * ack->floor_bytes;
+	weir_u64 wait = state->asked_most * credit_ns(config, credit_cost(config, two, ack->floor_bytes));
+	weir_u32 promise = credit_window(wait > config->wait_ns / 4 * 3 ? ack->floor_bytes : two, ack->shift);
 
 	answer->allowed = ack->ack + promise;
 	answer->live_ns = ack->now_ns - config->wait_ns;

@@ -408,6 +408,8 @@ type lawtracePortCredit struct {
 		OwedBytes       uint32
 		OwedBeforeBytes uint32
 		OwedSpan        uint64
+		Asked           uint32
+		AskedMost       uint32
 	}
 }
 

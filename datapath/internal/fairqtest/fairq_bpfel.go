@@ -306,6 +306,8 @@ type FairQPortCredit struct {
 		OwedBytes       uint32
 		OwedBeforeBytes uint32
 		OwedSpan        uint64
+		Asked           uint32
+		AskedMost       uint32
 	}
 }
 
