@@ -44,20 +44,9 @@ func TestFairQ_CreditsInAnIncast(t *testing.T) {
 }
 
 // The heavy incast (F2: 630 answers at a time), from its first packet: no segment is dropped, and all answers take about as
-// long as each other.
+// long as each other. A cycle of 630 segments takes 8 ms. With a longest_wait of 2 ms most packets pass, and segments drop.
 func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
-	f, err := laws.All().Load("../experiments/fairq/F2.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const requests = 15
-	p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"fairq"}, Set: []string{
-		fmt.Sprintf("traffic.mice.requests=%d", requests), "seeds=[1]", "vary=[]", "schemes.fairq.params.credits=true",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := ran(t, &World{Laws: laws.Sim()}, p.Runs[0])
+	raw := heavyIncast(t)
 	if len(raw.Drops) > 0 {
 		t.Errorf("%d segments were dropped", len(raw.Drops))
 	}
@@ -65,6 +54,26 @@ func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
 	if slowest := slowestFlow(t, raw); slowest > 80*time.Millisecond {
 		t.Errorf("the slowest answer took %v: want 80 ms at most", slowest)
 	}
+	if raw := heavyIncast(t, "schemes.fairq.params.longest_wait=2ms"); len(raw.Drops) == 0 {
+		t.Error("no segment was dropped with a longest_wait of 2 ms")
+	}
+}
+
+// heavyIncast runs F2 with credits and these changes.
+func heavyIncast(t *testing.T, set ...string) *result.Raw {
+	t.Helper()
+	f, err := laws.All().Load("../experiments/fairq/F2.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 15
+	p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"fairq"}, Set: append(set,
+		fmt.Sprintf("traffic.mice.requests=%d", requests), "seeds=[1]", "vary=[]", "schemes.fairq.params.credits=true",
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ran(t, &World{Laws: laws.Sim()}, p.Runs[0])
 }
 
 // slowestFlow returns the longest completion time; all flows must have ended.

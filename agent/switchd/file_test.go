@@ -211,7 +211,7 @@ enforce: {percent: 10}
 		t.Errorf("b: %+v", b)
 	}
 	l, err := lawAt(&b.PortSettings, "b", shaper{Kind: "tbf"})
-	if err != nil || l.Figures() != (Figures{Floor: 3000, Target: 400_000, Buffer: 2e6, Cap: 125_000 + 400_000, MTU: 1500}) {
+	if err != nil || l.Figures() != (Figures{Floor: 3000, Target: 400_000, Buffer: 2e6, Cap: 125_000 + 400_000, MTU: 1500, LongestWait: 100 * time.Millisecond}) {
 		t.Errorf("law of b: %+v, %v", l, err)
 	}
 	if l, err := lawAt(&a.PortSettings, "a", shaper{Kind: "tbf", Rate: 1e9}); err != nil || l.Figures().Floor != 0 {

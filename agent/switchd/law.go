@@ -3,6 +3,7 @@ package switchd
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"weir/config"
 	"weir/datapath/attach"
@@ -108,10 +109,11 @@ type Enforcement struct {
 	BDP   float64 // bytes
 }
 
-// Figures are the values of a law's parameters at a port, in bytes.
+// Figures are the values of a law's parameters at a port. Sizes are in bytes.
 type Figures struct {
 	Mode                       reading.Mode
-	Target, Buffer, Cap, Floor uint32 // target and size of the queue; largest and smallest window of a flow
+	Target, Buffer, Cap, Floor uint32        // target and size of the queue; largest and smallest window of a flow
+	LongestWait                time.Duration // of a packet for its credit
 	MTU                        uint32
 }
 

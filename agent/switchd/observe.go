@@ -186,7 +186,7 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 		p := &observedPort{candidate: *n, law: c.Laws[0].title}
 		p.gather = newGather(load{
 			Rate: n.line.rate, RTT: n.line.rtt.Seconds(), Buffer: n.line.buffer, Target: n.line.target,
-			Cap: float64(f.Cap), Floor: float64(f.Floor), Frame: frame, Segment: n.line.segment,
+			Cap: float64(f.Cap), Floor: float64(f.Floor), LongestWait: f.LongestWait.Seconds(), Frame: frame, Segment: n.line.segment,
 		})
 		w.ports = append(w.ports, p)
 		w.byName[n.name] = p

@@ -91,7 +91,7 @@ func TestGather(t *testing.T) {
 // With 85.3 KB of buffer at 1 Gbit/s and 250 us, the port has room for 48 KB: 33 segments and a byte. 126 flows pace it.
 // Each of them then waits for a cycle of 126 segments and bytes, less 48 KB.
 func TestGather_Credits(t *testing.T) {
-	base := load{Rate: 125e6, RTT: 250e-6, Buffer: 85_300, Target: 17_060, Frame: 1514, Segment: 1448}
+	base := load{Rate: 125e6, RTT: 250e-6, Buffer: 85_300, Target: 17_060, Frame: 1514, Segment: 1448, LongestWait: 1}
 	flows := make([]flowNow, 126)
 	for i := range flows {
 		flows[i] = flowAt(i, 1448)
@@ -108,6 +108,10 @@ func TestGather_Credits(t *testing.T) {
 		p := predict(l)
 		if l.Paced != row.paced || l.PacedFlows != row.flowsThen || math.Abs(1e3*p.Wait-row.waitsMs) > 0.05*row.waitsMs {
 			t.Errorf("%d flows: paced %g of the time with %g flows, %g ms", row.flows, l.Paced, l.PacedFlows, 1e3*p.Wait)
+		}
+		l.LongestWait = 1e-6
+		if p := predict(l); row.paced > 0 && p.Wait != 1e-6 {
+			t.Errorf("%d flows: a wait of %g s, want 1 us at most", row.flows, p.Wait)
 		}
 		// An acknowledgement for each segment and byte: 1514 and 67 B at 125 MB/s.
 		if want := row.paced * 125e6 / 1581; math.Abs(p.Parked-want) > 1 {

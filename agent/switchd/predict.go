@@ -14,6 +14,7 @@ type load struct {
 	Cap            float64 // the largest window that the law grants; 0: no limit
 	Floor          float64 // the smallest window that the law is configured to grant; 0: a segment and a byte
 	Frame, Segment float64 // the largest packet of the port, and its payload
+	LongestWait    float64 // of a packet for its credit, s
 	Granted        float64 // mean of the floor rounded up to the units of the receivers' windows; 0: the floor itself
 	Other          float64 // 0 to 1: fraction of C that is not data of the flows
 	Flows          float64 // β, mean over the time with flows
@@ -126,9 +127,6 @@ func (l *load) windowLeft() float64 {
 // paces reports whether a port with credits would pace n flows: one segment of each exceeds BDP and target.
 func (l *load) paces(n float64) bool { return n*l.floor() > l.bdp()+l.Target }
 
-// creditWait is the longest wait with credits, in s.
-const creditWait = 0.1
-
 // credits returns how many acknowledgements per second would wait with credits, and for how long each. While the port
 // paces, every segment has an acknowledgement that waited until the port had room: one cycle of all flows less BDP and
 // target. Requests and handshakes, which wait too, are not included.
@@ -138,7 +136,7 @@ func (l *load) credits() (parked, wait float64) {
 		return 0, 0
 	}
 	ahead := l.PacedFlows*l.onWire(l.floor()) - l.bdp() - l.Target
-	return l.Paced * rate / l.onWire(l.floor()), min(max(0, ahead)/rate, creditWait)
+	return l.Paced * rate / l.onWire(l.floor()), min(max(0, ahead)/rate, l.LongestWait)
 }
 
 // predict calculates the expected effect of the law on the load.

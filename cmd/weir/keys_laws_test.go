@@ -33,7 +33,8 @@ var keysOfLaws = map[string][]keyCase{
 	"params of fairq.paths":           {{set: "schemes.droptail.params.paths=2", with: keysFairQ, topology: keysLeafSpine}},
 	"params of fairq.undivided":       {{set: "schemes.droptail.params.undivided=true", with: keysFairQ + "  schemes.droptail.params.paths=2", topology: keysLeafSpine}},
 	"params of fairq.promises":        {{set: "schemes.droptail.params.promises=true", with: keysFairQ}},
-	"params of fairq.credits":         {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAnIncast"}}, // it takes hundreds of flows
+	"params of fairq.credits":         {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAnIncast"}},     // it takes hundreds of flows
+	"params of fairq.longest_wait":    {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAHeavyIncast"}}, // it takes hundreds of flows
 	"params of fairq.fairswitch":      {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},
 }
 

@@ -22,7 +22,7 @@ const (
 	ownerClaim    = uint32(1) // the process that asks for it
 	ownerEntries  = 2
 	claimFresh    = time.Second // a process that asks repeats its request within this time
-	takeOverLimit = 5 * time.Second
+	takeOverLimit = 15 * time.Second
 	lockRetry     = 10 * time.Millisecond
 )
 
@@ -75,27 +75,37 @@ type PinLock struct {
 }
 
 // LockPins locks dir, which must exist, for this process. It calls rehearse before it asks another process to
-// leave: rehearse must find that this process can do the work.
+// leave: rehearse must find that this process can do the work. The other process has takeOverLimit to leave, from when
+// it is asked.
 func LockPins(dir, version string, takeOver bool, rehearse func() error) (*PinLock, error) {
-	deadline := time.Now().Add(takeOverLimit)
-	for asked := false; ; asked = true {
+	d, err := takePins(dir, takeOver, rehearse, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return newPinLock(d, dir, version)
+}
+
+// takePins is LockPins without the record of the holder.
+func takePins(dir string, takeOver bool, rehearse func() error, now func() time.Time) (*os.File, error) {
+	var deadline time.Time // zero: nobody was asked
+	for {
 		d, err := lockfile.Take(dir)
 		switch {
 		case err == nil:
-			return newPinLock(d, dir, version)
+			return d, nil
 		case !errors.Is(err, lockfile.ErrHeld):
 			return nil, fmt.Errorf("lock %s: %w", dir, err)
 		case !takeOver:
 			return nil, &Busy{Dir: dir, Holder: ReadHolder(dir)}
-		case time.Now().After(deadline):
-			// Otherwise a stopped process would leave when it wakes, and no other process would follow it.
-			withdrawn := claim(dir, 0)
-			return nil, errors.Join(&Busy{Dir: dir, Holder: ReadHolder(dir), Asked: true}, withdrawn)
-		}
-		if !asked {
+		case deadline.IsZero():
 			if err := rehearse(); err != nil {
 				return nil, err
 			}
+			deadline = now().Add(takeOverLimit) // after rehearse, which takes seconds on a busy machine
+		case now().After(deadline):
+			// Otherwise a stopped process would leave when it wakes, and no other process would follow it.
+			withdrawn := claim(dir, 0)
+			return nil, errors.Join(&Busy{Dir: dir, Holder: ReadHolder(dir), Asked: true}, withdrawn)
 		}
 		if err := claim(dir, MonotonicNs()); err != nil {
 			return nil, err

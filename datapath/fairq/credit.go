@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -40,7 +41,7 @@ func (f *Attachment) creditConfig(l *Law) (c fairqPortCredit) {
 	c.Config.ByteNsQ20 = uint64(math.Round(8e9 * (1 << 20) / float64(max(l.RateBps, leastRate))))
 	c.Config.CapacityBytes = uint32(min(uint64(l.PipeBytes)+uint64(l.TargetBytes), creditHold))
 	c.Config.TargetBytes = min(l.TargetBytes, creditHold)
-	c.Config.FirstBytes, c.Config.WaitNs, c.Config.HoldBytes = min(firstSegments*(mtu-40), firstMax), uint32(creditWait), creditHold
+	c.Config.FirstBytes, c.Config.WaitNs, c.Config.HoldBytes = min(firstSegments*(mtu-40), firstMax), uint32(cmp.Or(l.LongestWait, creditWait)), creditHold
 	c.Config.LineBytes, c.Config.Mode = l.LineBytes, uint32(f.cfg.Credit)
 	return c
 }

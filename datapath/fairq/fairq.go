@@ -110,6 +110,8 @@ type Law struct {
 	// behind a token bucket. Config.Credit needs them; without a rate the port has neither promises nor credits.
 	RateBps   uint64
 	LineBytes uint32
+	// LongestWait is the longest time that a packet waits for its credit, 1 ms to 1 s; 0: 100 ms.
+	LongestWait time.Duration
 }
 
 // Port is a port and its law.

@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -29,6 +30,7 @@ type Params struct {
 	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow's window is advertised once in this interval, and at once when it has changed by more than an eighth"`
 	Promises       bool         `json:"promises,omitempty" jsonschema_description:"SYN-ACKs and requests grant a first flight that the port has room for"`
 	Credits        bool         `json:"credits,omitempty" jsonschema_description:"promises; and when one segment of each flow exceeds the port's capacity, ACKs wait until the port has drained what was released before"`
+	LongestWait    law.Duration `json:"longest_wait,omitempty" jsonschema_description:"credits: true: the longest time that a packet waits for its credit, 1ms to 1s, half of the guests' least retransmission timeout; 0s: 100ms"`
 	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows to target / flows, and there is no slow start"`
 }
 
@@ -63,7 +65,12 @@ const (
 	EdgeChange = 1.0 / 8           // a window that changes by more than this fraction is advertised at once
 )
 
+// DefaultWait is the longest time that a packet waits for its credit: half of the least retransmission timeout of Linux.
+const DefaultWait = law.Duration(100e6)
+
 const (
+	leastWait      = law.Duration(1e6)
+	mostWait       = law.Duration(1e9)     // core/fairq/credit.h
 	mostPeriod     = law.Duration(1e9)     // between two updates (core/fairq/fairq.h)
 	mostWindow     = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq/fairq.h)
 	leastActive    = 10 * time.Millisecond // that a flow stays active after it last sent
@@ -79,6 +86,8 @@ func (p *Params) Check(topo *law.Topology, world Limits) error {
 		return fmt.Errorf("a sampling interval of %v and %d samples an update: the interval must be at least %v, and an update takes %v at most", p.Interval, p.Updates, world.Interval, mostPeriod)
 	case p.MinWindow < 0 || p.MinWindow > mostWindow || p.MaxWindow < 0 || p.MaxWindow > mostWindow:
 		return fmt.Errorf("windows of %v to %v: 0B to %v", p.MinWindow, p.MaxWindow, law.Bytes(mostWindow))
+	case p.LongestWait != 0 && (p.LongestWait < leastWait || p.LongestWait > mostWait):
+		return fmt.Errorf("a longest_wait of %v: choose %v to %v", p.LongestWait, leastWait, mostWait)
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
 		// The mean over 32 samples lags so much that this gain keeps overshooting.
 		return fmt.Errorf("fairswitch with gain: code oscillates with more than %d samples an update: choose gain: paper", mostFairSwitch)
@@ -121,6 +130,7 @@ type Port struct {
 	Pipe           uint32 // BDP, bytes
 	Tick, Period   time.Duration
 	Active         time.Duration // how long a flow stays active after it last sent
+	Wait           time.Duration // the longest time that a packet waits for its credit
 }
 
 // At returns the parameters at a port of this rate and buffer, where flows have this RTT with empty queues. The target is a
@@ -134,6 +144,7 @@ func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 		Pipe:   uint32(pipe),
 		Target: target, Buffer: uint32(buffer), Floor: uint32(p.MinWindow), Cap: uint32(p.MaxWindow),
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates), Active: max(4*(rtt.Std()+drain), leastActive),
+		Wait: cmp.Or(p.LongestWait, DefaultWait).Std(),
 	}
 	if f.Cap == 0 {
 		f.Cap = uint32(min(pipe+float64(target), mostWindow))

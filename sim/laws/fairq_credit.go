@@ -41,10 +41,9 @@ type turns struct {
 }
 
 const (
-	creditWait = 100 * event.Millisecond // half of the least retransmission timeout
-	creditHold = 4 << 20                 // bytes
-	lineBytes  = 24                      // preamble, gap and checksum of an Ethernet frame
-	firstMSS   = 10                      // segments of a first flight (RFC 6928)
+	creditHold = 4 << 20 // bytes
+	lineBytes  = 24      // preamble, gap and checksum of an Ethernet frame
+	firstMSS   = 10      // segments of a first flight (RFC 6928)
 )
 
 // creditMode returns core's modes for the parameters.
@@ -68,7 +67,7 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	q.credits.leave.Init(leaver{q})
 	q.credits.state = q.sw.state.SetCredit(int(q.id)-1, &native.CreditConfig{
 		ByteNsQ20: uint64(math.Round(8e9 * (1 << 20) / float64(q.port.Rate))), CapacityBytes: at.Pipe + at.Target, TargetBytes: at.Target,
-		FirstBytes: firstMSS * mostMSS, WaitNs: uint32(creditWait), HoldBytes: creditHold, LineBytes: lineBytes, Mode: mode,
+		FirstBytes: firstMSS * mostMSS, WaitNs: uint32(at.Wait), HoldBytes: creditHold, LineBytes: lineBytes, Mode: mode,
 	})
 }
 

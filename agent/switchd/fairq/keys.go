@@ -44,6 +44,7 @@ type portKeys struct {
 	Updates        int          `json:"updates,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"samples per window update (M; default: 10)"`
 	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"gain of the controller: of the paper, or of the authors' code, which is target/MSS times larger (default: paper)"`
 	MinWindow      law.Bytes    `json:"min_window,omitempty" jsonschema_description:"smallest window of a flow; 0B: one segment and a byte (default: 0B)"`
+	LongestWait    law.Duration `json:"longest_wait,omitempty" jsonschema_description:"with credits: the longest time that a packet waits for its credit, 1ms to 1s. Half of the guests' least retransmission timeout (default: 100ms)"`
 	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"number of equal paths (ECMP) of which the port is one. A flow whose data takes another switch is limited to the port's window divided by it; with 1 it passes (default: 1)"`
 }
 
@@ -68,7 +69,7 @@ func (Law) Facts() *switchd.Facts {
 	return &switchd.Facts{
 		Spec: &spec, Title: "FairQ",
 		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass", Promises: off, Credits: off},
-		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", Paths: 1},
+		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", LongestWait: fairqlaw.DefaultWait, Paths: 1},
 		MovedAll:  []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
 		MovedPort: []string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"},
 		Flags:     flags(),
@@ -165,6 +166,9 @@ func (k *portKeys) check(c *config.Checker, at []string) {
 			key = "interval"
 		}
 		c.Fail(in(key), fmt.Sprintf("%d samples, one every %s, take longer than a second", k.Updates, k.Interval), "updates x interval of at most 1s")
+	}
+	if d := k.LongestWait.Std(); given("longest_wait") && (d < time.Millisecond || d > time.Second) {
+		c.Fail(in("longest_wait"), fmt.Sprintf("%s is out of range", k.LongestWait), "1ms to 1s")
 	}
 	if given("min_window") && k.MinWindow > math.MaxInt32 {
 		c.Fail(in("min_window"), fmt.Sprintf("%s is out of range", k.MinWindow), "at most 2.14GB")

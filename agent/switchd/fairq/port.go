@@ -18,7 +18,7 @@ func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 	switch k := keys.(type) {
 	case *portKeys:
 		p := fairqlaw.Default()
-		p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.Paths
+		p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.LongestWait, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.LongestWait, k.Paths
 		l, err := programsAt(p, site)
 		l.Active = min(l.Active, kernel.MaxActive) // slow ports are managed with the maximum
 		return params{l}, err
@@ -39,7 +39,7 @@ func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 	l := kernel.Law{
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: uint32(min(max(site.MTU, 576), 65535)), Tick: at.Tick, Period: at.Period,
 		FloorBytes: at.Floor, CapBytes: at.Cap, Gain: gain, Active: at.Active, Idle: min(p.Idle.Std(), kernel.MaxActive),
-		RateBps: uint64(site.Rate), LineBytes: site.LineBytes,
+		RateBps: uint64(site.Rate), LineBytes: site.LineBytes, LongestWait: at.Wait,
 	}
 	if p.Promises || p.Credits {
 		l.PipeBytes = max(1, at.Pipe)
@@ -58,7 +58,7 @@ func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 
 // Figures returns the values of the parameters at the port, in bytes.
 func (p params) Figures() switchd.Figures {
-	return switchd.Figures{Mode: p.Mode, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU}
+	return switchd.Figures{Mode: p.Mode, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU, LongestWait: p.LongestWait}
 }
 
 // With returns the parameters with another share of the flows limited. With a part of the flows limited, the law's cap,
