@@ -25,7 +25,7 @@ var gigabit = switchd.Site{Rate: 1e9, Buffer: 1e6, RTT: 250e3, MTU: 1500}
 // at its target.
 func TestAt(t *testing.T) {
 	p := at(t, gigabit)
-	if p.Figures() != (switchd.Figures{Target: 200_000, Buffer: 1e6, Cap: 31_250 + 200_000, MTU: 1500}) {
+	if p.Figures() != (switchd.Figures{Target: 200_000, Buffer: 1e6, Cap: 31_250 + 200_000, MTU: 1500, LongestWait: 100 * time.Millisecond}) {
 		t.Errorf("%+v", p.Figures())
 	}
 	if p.Tick != 50*time.Microsecond || p.Period != 500*time.Microsecond || p.Active < 4*(250+1600)*time.Microsecond {
