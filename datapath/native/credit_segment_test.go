@@ -2,7 +2,11 @@
 
 package native_test
 
-import "testing"
+import (
+	"testing"
+
+	"weir/datapath/native"
+)
 
 // Two halves of a segment, of which the second one is 5 bytes short. The acknowledgement of the first one releases a half. That
 // of the second one opens the window for 731 bytes, which is less than a half: the sender waits for more, because it has data in
@@ -39,6 +43,28 @@ func TestCredit_ASegmentCutByTheWindow(t *testing.T) {
 		}
 		if got := b.acks(48); cut && !costs(got, 1472, 2) || !cut && got != 0 {
 			t.Errorf("cut %v: of the short segment: charged %d bytes, want a window if the sender has more", cut, got)
+		}
+	}
+}
+
+// A request to an end that closes without an answer, as one does whose flow goes one way only: its promise no longer counts
+// as owed, so the next requests get first flights. Promises that nobody uses get cheaper, as those of tiny answers do. Closing
+// long after the promise changes nothing.
+func TestCredit_AnEndThatClosesOwesNothing(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+		promise, a := b.opens(0, 0)
+		now := uint64(100_000)
+		if late {
+			now = a.LiveNs + 300e6
+		}
+		before := *b.state
+		b.sw.CreditUsed(0, now, promise, 0, int64(a.LiveNs-now))
+		if late && *b.state != before {
+			t.Errorf("late: %+v, was %+v", *b.state, before)
+		}
+		if !late && (b.state.OwedBytes != 0 || b.state.FactorLess == 0) {
+			t.Errorf("%d bytes are still owed, and the factor is %d/1024", b.state.OwedBytes, 1024-b.state.FactorLess)
 		}
 	}
 }
