@@ -36,17 +36,22 @@ claims, windows, figures or notes. Runs whose settings differ from FILE count as
 missing.
 
 With --summary RESULTS, write the input of docs/REPRODUCTION.md to RESULTS/WORLD/ID.json, with the
-figures as the paper draws them next to it.
+figures as the paper draws them next to it. With --add, runs of other schemes in that summary stay:
+so a new scheme needs no runs of the others.
 
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir figures --seeds 1
   weir figures F1 F2 --resume --summary results
   weir figures out/F1
+  weir figures out/F1 --summary results --add
   weir figures out/incast experiments/incast.yaml
   weir figures out/incast --into docs/incast.md`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.seeds(cmd); err != nil {
 				return err
+			}
+			if f.add && f.summary == "" {
+				return usageError(errors.New("--add needs --summary"))
 			}
 			all, err := ofTree(tree, args)
 			if err != nil {
@@ -81,6 +86,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.BoolVar(&f.json, "json", false, "DIR: print the results as one JSON document instead of a table")
 	flags.StringVar(&into, "into", "", "write the tables into this Markdown page, between its marks for the experiment")
 	flags.StringVar(&f.summary, "summary", "", "write summaries to this directory, as RESULTS/WORLD/ID.json")
+	flags.BoolVar(&f.add, "add", false, "with --summary: keep the runs of other schemes in the summary")
 	flags.StringVar(&tree, "experiments", "experiments", "ID: directory of the experiment files")
 	flags.StringVar(&f.out, "out", "out/figures", "ID: directory for figures and reports")
 	addResume(flags, &f.resume, "ID: keep finished runs, and run only the others")

@@ -35,6 +35,7 @@ type runFlags struct {
 	resume           resuming
 	out              string
 	summary          string // directory of summaries
+	add              bool   // the summary keeps the runs of other schemes
 	withoutMeasuring bool
 	pcap             string
 	trace            bool
@@ -297,7 +298,11 @@ func show(doc *result.Document, f runFlags, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "report: %s\n", path)
 	}
 	if f.summary != "" {
-		path, err := report.WriteSummary(f.summary, doc)
+		write := report.WriteSummary
+		if f.add {
+			write = report.AddToSummary
+		}
+		path, err := write(f.summary, doc)
 		if err != nil {
 			return err
 		}

@@ -35,18 +35,22 @@ func WriteSummary(root string, doc *result.Document) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := writeDocument(path, small); err != nil {
+		return "", err
+	}
+	return path, writeAsked(strings.TrimSuffix(path, ".json"), doc)
+}
+
+// writeDocument writes a summary, and makes the directory of its figures.
+func writeDocument(path string, small *result.Document) error {
 	var b bytes.Buffer
 	if err := small.WriteLines(&b); err != nil {
-		return "", err
+		return err
 	}
-	figures := strings.TrimSuffix(path, ".json")
-	if err := os.MkdirAll(figures, 0o755); err != nil {
-		return "", fmt.Errorf("make a directory for the summary: %w", err)
+	if err := os.MkdirAll(strings.TrimSuffix(path, ".json"), 0o755); err != nil {
+		return fmt.Errorf("make a directory for the summary: %w", err)
 	}
-	if err := writeFile(path, b.Bytes()); err != nil {
-		return "", err
-	}
-	return path, writeAsked(figures, doc)
+	return writeFile(path, b.Bytes())
 }
 
 // writeAsked draws the figures that a file asks for into a directory without other files.

@@ -29,6 +29,9 @@ func Pages(root string, laws *experiment.Laws) (map[string][]byte, error) {
 		return nil, err
 	}
 	out[PagePath] = page
+	if out[creditsPath], err = creditsPage(root, laws); err != nil {
+		return nil, err
+	}
 	for _, p := range comparisons() {
 		if out[p.path], err = p.page(root); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@
 //	table.go       the claims of one experiment
 //	blocks.go      docs/tables: the tables of measurements
 //	comparison.go  docs/tables: the lab and the simulator, bridges and Open vSwitches
+//	credits.go     docs/tables: with and without promises and credits
 //	papers.go      the table of claims by paper
 package reproduction
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -93,7 +92,9 @@ func bringUp(doc *result.Document, file *experiment.File) (string, error) {
 		return "", fmt.Errorf("write the file: %w", err)
 	}
 	if same == "" {
-		same = staleness(now, doc)
+		if !report.AsksFor(now, doc) {
+			same = toBeRunAgain
+		}
 	}
 	doc.File = now // its axes are needed for claims
 	return same, nil
@@ -145,46 +146,3 @@ func figuresOf(root, dir string, file *experiment.File) ([]figure, error) {
 }
 
 const toBeRunAgain = "the file has changed since: run it again"
-
-// staleness returns a note if a file asks today for other runs than those of a document, or "". Claims, figures, windows, and
-// schemes that were not run do not count.
-func staleness(now json.RawMessage, doc *result.Document) string {
-	before, errBefore := askedOf(doc.File, doc)
-	today, errNow := askedOf(now, doc)
-	if errBefore != nil || errNow != nil || !reflect.DeepEqual(before, today) {
-		return toBeRunAgain
-	}
-	return ""
-}
-
-// askedOf returns the part of a file that determines the runs of a document.
-func askedOf(file json.RawMessage, doc *result.Document) (map[string]any, error) {
-	var f map[string]any
-	if err := json.Unmarshal(file, &f); err != nil {
-		return nil, fmt.Errorf("read the file of %s as it was run: %w", doc.Experiment, err)
-	}
-	in := func(is func(*result.Run) bool) bool { return slices.ContainsFunc(doc.Runs, is) }
-	for _, key := range []string{"claims", "figures", "notes", "paper", "ids", "worlds", "seeds"} {
-		delete(f, key)
-	}
-	if lab, ok := f["lab"].(map[string]any); ok {
-		delete(lab, "seeds")
-	}
-	if !in(func(r *result.Run) bool { return r.World == experiment.WorldLab }) {
-		delete(f, "lab")
-	}
-	if measure, ok := f["measure"].(map[string]any); ok {
-		delete(measure, "windows")
-	}
-	schemes, _ := f["schemes"].([]any)
-	var ran []any
-	for _, s := range schemes {
-		scheme, _ := s.(map[string]any)
-		delete(scheme, "worlds")
-		if in(func(r *result.Run) bool { return r.Scheme == scheme["name"] }) {
-			ran = append(ran, scheme)
-		}
-	}
-	f["schemes"] = ran
-	return f, nil
-}

@@ -82,6 +82,16 @@ func (t *turns) took(from int, pk *network.Packet, longest uint16) bool {
 	return begins
 }
 
+// uses ends the promise of a segment's sender.
+func (q *fairQPort) uses(c *connection, pk *network.Packet, now event.Time) {
+	e := &c.ends[side(pk)]
+	if e.Promise != 0 && q.credits != nil {
+		left := q.sw.turns[c.slot].live[side(pk)] - now
+		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left))
+		e.Promise = 0
+	}
+}
+
 // opens returns what a packet begins: native.CreditOpens, native.CreditCompletes, or 0. turns: it begins a turn;
 // completes: it completes a handshake.
 func (t *turns) opens(from int, pk *network.Packet, turns, completes bool) uint8 {

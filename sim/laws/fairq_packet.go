@@ -56,6 +56,9 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 		return network.Pass
 	}
 	if q.sw.credit != 0 {
+		if pk.Flags()&network.FIN != 0 {
+			q.uses(c, pk, now) // an end that closes uses nothing of its promise
+		}
 		opens = q.sw.turns[c.slot].opens(side(pk), pk, begins, q.sw.flows > half)
 	}
 	return q.acknowledgement(c, pk, opens, now)
@@ -211,11 +214,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool
 	if q.sw.credit == 0 {
 		return false
 	}
-	if e.Promise != 0 && q.credits != nil {
-		left := q.sw.turns[c.slot].live[side(pk)] - now
-		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left))
-		e.Promise = 0
-	}
+	q.uses(c, pk, now)
 	e.Longest = max(e.Longest, uint16(min(pk.Payload(), math.MaxUint16)))
 	return q.sw.turns[c.slot].took(side(pk), pk, e.Longest)
 }

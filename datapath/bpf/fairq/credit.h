@@ -79,34 +79,45 @@ __noinline int credit_is_short(__u32 payload, __u32 gso, __u32 longest)
 	return (gso < payload ? payload % gso != 0 : payload < longest) ? TURN_SHORT : 0;
 }
 
-// Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
-__noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
+// Ends the promise of a segment's sender: it sends data, or closes and uses nothing of it.
+__noinline int credit_uses(const struct segment *s, struct connection *c)
 {
 	__u32 id = port_id, promise;
 	struct port_credit *p;
-	__u8 side, turn, next, life;
 	struct end *e;
-	int begins;
 	__u64 now;
+	__u8 life;
 
 	if (!s || !c)
 		return 0;
 	e = &c->end[s->side & 1];
 	promise = e->promise;
+	p = bpf_map_lookup_elem(&credits, &id);
+	if (!promise || !p)
+		return 0;
+	e->promise = 0;
+	now = bpf_ktime_get_ns();
+	life = credit_life(&p->config, credit_left(e, credit_time(now)));
+	bpf_spin_lock(&p->lock);
+	credit_used(&p->config, &p->state, now, promise, s->payload, life);
+	bpf_spin_unlock(&p->lock);
+	return 0;
+}
+
+// Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
+__noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
+{
+	__u8 side, turn, next;
+	struct end *e;
+	int begins;
+
+	if (!s || !c)
+		return 0;
+	e = &c->end[s->side & 1];
 	side = (s->side & 1) + 1;
 	turn = c->turn;
 	begins = (turn & TURN_SIDE) != side;
-	if (promise) {
-		e->promise = 0;
-		p = bpf_map_lookup_elem(&credits, &id);
-		if (p) {
-			now = bpf_ktime_get_ns();
-			life = credit_life(&p->config, credit_left(e, credit_time(now)));
-			bpf_spin_lock(&p->lock);
-			credit_used(&p->config, &p->state, now, promise, s->payload, life);
-			bpf_spin_unlock(&p->lock);
-		}
-	}
+	credit_uses(s, c);
 	if (!gso || gso > s->payload)
 		gso = s->payload;
 	if (gso > e->longest)
@@ -229,6 +240,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 
 	if (!s || !c || !control)
 		return 0;
+	if (s->flags & TCP_FIN)
+		credit_uses(s, c);
 	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];

@@ -359,8 +359,8 @@ WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long le
 	return left_ns + (long long)config->wait_ns > (long long)credit_live_ns(config) ? CREDIT_OWED : 0;
 }
 
-// Event: an end that had a promise sends its first data, of this many bytes. life: of the promise. Short answers make later
-// promises cheaper. A late answer is charged.
+// Event: an end that had a promise sends its first data, of this many bytes, or closes without data (0). life: of the promise.
+// Short answers make later promises cheaper. A late answer is charged. An end that closes long after it was asked changes nothing.
 WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns, weir_u32 promise,
 			     weir_u32 payload_bytes, weir_u8 life)
 {
@@ -368,6 +368,8 @@ WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_s
 	weir_u32 share = payload_bytes < segment / 4 ? CREDIT_FACTOR * payload_bytes / segment : CREDIT_FACTOR;
 	weir_u32 factor = credit_factor(state), owes = credit_owes(config, promise);
 
+	if (!payload_bytes && !life)
+		return;
 	credit_owes_until(config, state, now_ns);
 	if (life & CREDIT_OWED)
 		credit_owes_less(state, owes);

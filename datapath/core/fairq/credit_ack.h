@@ -68,14 +68,15 @@ WEIR_INLINE weir_u32 credit_flying(const struct credit_ack *ack)
 }
 
 // Reports whether an acknowledgement is of the end of a message: its sender sent less than it was allowed to, so nothing
-// is left. A short message, such as the request that an answer acknowledges, needs no window to show this.
+// is left. A short message, such as the request that an answer acknowledges, needs no window to show this. A short segment
+// that ends where the window ended is no end: the sender cut it there.
 WEIR_INLINE int credit_is_last(const struct credit_ack *ack)
 {
 	weir_u32 segment = credit_segment(ack);
 
 	if (credit_flying(ack))
 		return 0;
-	return ack->advance_bytes < ack->floor_bytes / 4 ||
+	return (ack->advance_bytes < ack->floor_bytes / 4 && ack->sent != ack->allowed) ||
 	       (credit_distance(ack->sent, ack->allowed) > segment / 8 && ack->advance_bytes < segment - segment / 8);
 }
 
@@ -87,7 +88,7 @@ WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
 	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = credit_flying(ack);
 	weir_u32 released = window > flying ? window - flying : 0;
 
-	return flying && released < credit_segment(ack) / 2 ? 0 : released;
+	return flying && released < credit_segment(ack) ? 0 : released;
 }
 
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
