@@ -213,7 +213,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool
 	}
 	if e.Promise != 0 && q.credits != nil {
 		left := q.sw.turns[c.slot].live[side(pk)] - now
-		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left))
+		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left), side(pk) == 0)
 		e.Promise = 0
 	}
 	e.Longest = max(e.Longest, uint16(min(pk.Payload(), math.MaxUint16)))

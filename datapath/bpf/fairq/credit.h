@@ -6,6 +6,7 @@
 //
 //   credit_ack         a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; the
 //                      promise of the end that it acknowledges; when it leaves
+//   credit_belongs     whether a segment belongs to its connection; the others get no credits
 //   credit_uncredited  a packet that no credit released
 //   credit_parks       parks a packet, or takes back its wait if the parking refuses it
 #ifndef WEIR_BPF_CREDIT_H
@@ -101,7 +102,7 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 		p = bpf_map_lookup_elem(&credits, &id);
 		if (p) {
 			now = bpf_ktime_get_ns();
-			life = credit_life(&p->config, credit_left(e, credit_time(now)));
+			life = credit_life(&p->config, credit_left(e, credit_time(now))) | (is_opener(c, s) ? CREDIT_OPENERS : 0);
 			bpf_spin_lock(&p->lock);
 			credit_used(&p->config, &p->state, now, promise, s->payload, life);
 			bpf_spin_unlock(&p->lock);
@@ -143,12 +144,18 @@ __noinline int credit_opening(const struct segment *s, const struct connection *
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
 	if (s->flags & TCP_SYN)
-		return CREDIT_OPENS;
+		return CREDIT_ACCEPTS;
 	if (!is_opener(c, s))
 		return CREDIT_OPENS_NOTHING;
-	if (begins && (__s32)(c->sent[!s->side] - s->ack) <= 0) // a request: the other end has nothing in flight
+	if (begins && credit_is_request(s->ack, c->sent[!s->side]))
 		return CREDIT_OPENS;
 	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
+}
+
+// Reports whether a segment belongs to its connection (credit_fits of core). A SYN gives its own.
+__noinline int credit_belongs(const struct segment *s, const struct connection *c)
+{
+	return s && c && (s->flags & TCP_SYN || credit_fits(s->seq, c->sent[s->side & 1], s->ack, c->sent[!s->side]));
 }
 
 // Reports whether a segment acknowledges an answer whose latest segment was shorter than others.

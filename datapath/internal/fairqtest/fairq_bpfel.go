@@ -308,6 +308,8 @@ type FairQPortCredit struct {
 		OwedSpan        uint64
 		Asked           uint32
 		AskedMost       uint32
+		HandshakesLess  uint32
+		Zero            uint32
 	}
 }
 
