@@ -128,6 +128,9 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 
 	if (!p || !port || !p->config.mode)
 		return 0;
+	// The coarse clock is at most a tick behind, and costs less: a clock before it does not run.
+	if (!port->pacing && (__s64)(p->state.clock_ns - bpf_ktime_get_coarse_ns()) <= 0)
+		return 0;
 	now = bpf_ktime_get_ns();
 	if (!port->pacing && (__s64)(p->state.clock_ns - now) <= 0)
 		return 0;
@@ -221,12 +224,32 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 	return paces;
 }
 
-// Charges an acknowledgement, before its window is written. table: the table that its connection was entered in by it, if
-// any. Sets the promise of the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above
-// CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
-__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
+// Reports whether an acknowledgement may need credits: cheap questions first, because most ACKs of a port that does not pace need
+// none. The time and the heartbeat are not read yet: without a heartbeat the answer may be yes although nothing is needed.
+// Functions of their own: the verifier checks their branches once.
+__noinline int credit_may_need(const struct segment *s, const struct connection *c, __u32 opens)
 {
-	struct credited d = {};
+	const struct end *sender;
+	struct port_config *config;
+	struct port *port;
+	__u32 id;
+
+	if (!s || !c)
+		return 0;
+	sender = &c->end[!s->side];
+	id = (__u32)sender->port - 1;
+	port = port_of(id);
+	config = bpf_map_lookup_elem(&configs, &id);
+	if (!port || !config || !config->credit)
+		return 0;
+	return opens || sender->promise || port->pacing || c->end[s->side & 1].waits_until || credit_answered(s, c, 1) ||
+	       port_must_pace(config, port, 1);
+}
+
+// Charges an acknowledgement that may need credits. Returns as credit_ack.
+__noinline int credit_asks(struct __sk_buff *ctx, const struct segment *s, struct connection *c, __u32 opens)
+{
+	struct credited d = {.ack.opens = opens};
 	struct port_config *config;
 	struct control *control = control_of();
 	struct end *e, *sender;
@@ -236,7 +259,6 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 
 	if (!s || !c || !control)
 		return 0;
-	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
@@ -252,6 +274,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 		d.ack.opens = 0;
 	}
 	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
+	if (e->waits_until && !d.ack.behind)
+		e->waits_until = 0;
 	d.ack.pacing = credit_pacing(id, live);
 	d.ack.promise = sender->promise;
 	d.ack.answered = credit_answered(s, c, live);
@@ -281,6 +305,19 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
 		e->waits_until = credit_time(d.answer.leaves_ns + CREDIT_SLACK_NS) + 1;
 	return id << CREDIT_CLASS_SHIFT | (d.answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
+}
+
+// Charges an acknowledgement, before its window is written. table: the table that its connection was entered in by it, if
+// any. Sets the promise of the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above
+// CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
+__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
+{
+	__u32 opens;
+
+	if (!s || !c)
+		return 0;
+	opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
+	return credit_may_need(s, c, opens) ? credit_asks(ctx, s, c, opens) : 0;
 }
 
 // Takes back the wait of a packet that the parking refused: it passes. e: the end that sent it.
