@@ -4,8 +4,9 @@
 // the port's lock, and parks the packets that wait (lib/park.h). The program weir_fairq has no code of it,
 // weir_fairq_credit has.
 //
-//   credit_ack         a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; the
-//                      promise of the end that it acknowledges; when it leaves
+//   credit_begins      a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; whether
+//                      it may need credits. Most ACKs of a port that does not pace do not
+//   credit_ack         the promise of the end that it acknowledges; when it leaves
 //   credit_belongs     whether a segment belongs to its connection; the others get no credits
 //   credit_uncredited  a packet that no credit released
 //   credit_parks       parks a packet, or takes back its wait if the parking refuses it
@@ -21,6 +22,7 @@
 #include "../../core/fairq/groups.h"
 
 #define CREDIT_CLASS_SHIFT 16
+#define CREDIT_NEEDS 0x10 // above enum credit_opens
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
 
@@ -141,8 +143,8 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 }
 
 // Returns what an acknowledgement may open: enum credit_opens. begins: its data begins a turn; entered: it completed the
-// handshake of its connection. A function of its own, so that the verifier checks its branches once.
-__noinline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
+// handshake of its connection.
+static __always_inline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
 {
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
@@ -162,7 +164,7 @@ __noinline int credit_belongs(const struct segment *s, const struct connection *
 }
 
 // Reports whether a segment acknowledges an answer whose latest segment was shorter than others.
-__noinline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
+static __always_inline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
 {
 	return s && c && live && is_opener(c, s) && (c->turn & (TURN_SIDE | TURN_SHORT)) == ((!s->side + 1) | TURN_SHORT);
 }
@@ -226,8 +228,7 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 
 // Reports whether an acknowledgement may need credits: cheap questions first, because most ACKs of a port that does not pace need
 // none. The time and the heartbeat are not read yet: without a heartbeat the answer may be yes although nothing is needed.
-// Functions of their own: the verifier checks their branches once.
-__noinline int credit_may_need(const struct segment *s, const struct connection *c, __u32 opens)
+static __always_inline int credit_may_need(const struct segment *s, const struct connection *c, __u32 opens)
 {
 	const struct end *sender;
 	struct port_config *config;
@@ -246,10 +247,24 @@ __noinline int credit_may_need(const struct segment *s, const struct connection 
 	       port_must_pace(config, port, 1);
 }
 
-// Charges an acknowledgement that may need credits. Returns as credit_ack.
-__noinline int credit_asks(struct __sk_buff *ctx, const struct segment *s, struct connection *c, __u32 opens)
+// Handles a segment with an acknowledgement, first part: as data, and what it opens. table: the table that its connection was
+// entered in by it, if any. Returns 0 if it needs no credits, else CREDIT_NEEDS and what it opens, for credit_ack.
+__noinline int credit_begins(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
 {
-	struct credited d = {.ack.opens = opens};
+	__u32 opens;
+
+	if (!s || !c)
+		return 0;
+	opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
+	return credit_may_need(s, c, opens) ? CREDIT_NEEDS | opens : 0;
+}
+
+// Charges an acknowledgement that may need credits, before its window is written. needs: of credit_begins. Sets the promise of
+// the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above CREDIT_CLASS_SHIFT the id of the
+// port whose credits it needs. (One number, because the caller has no stack left.)
+__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, __u32 needs)
+{
+	struct credited d = {.ack.opens = needs & (CREDIT_NEEDS - 1)};
 	struct port_config *config;
 	struct control *control = control_of();
 	struct end *e, *sender;
@@ -305,19 +320,6 @@ __noinline int credit_asks(struct __sk_buff *ctx, const struct segment *s, struc
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
 		e->waits_until = credit_time(d.answer.leaves_ns + CREDIT_SLACK_NS) + 1;
 	return id << CREDIT_CLASS_SHIFT | (d.answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
-}
-
-// Charges an acknowledgement, before its window is written. table: the table that its connection was entered in by it, if
-// any. Sets the promise of the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above
-// CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
-__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
-{
-	__u32 opens;
-
-	if (!s || !c)
-		return 0;
-	opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
-	return credit_may_need(s, c, opens) ? credit_asks(ctx, s, c, opens) : 0;
 }
 
 // Takes back the wait of a packet that the parking refused: it passes. e: the end that sent it.
