@@ -18,9 +18,9 @@ type creditRow struct {
 	name  string
 	in    []byte
 	grant uint64                              // of port 1
-	find  func(c *fairqtest.FairQConnection)  // NULL: as lawBench.begin leaves it
+	find  func(c *fairqtest.FairQConnection)  // nil: as lawBench.begin leaves it
 	took  func(s, was *creditBenchState) bool // whether packets took this row's path, with credits
-	parks func(s, was *creditBenchState) bool // the same while it waits; NULL: it never waits
+	parks func(s, was *creditBenchState) bool // the same while it waits; nil: it never waits
 }
 
 type creditBenchState struct{ charged, promises, parked uint64 }
@@ -139,9 +139,9 @@ func creditRows() []creditRow {
 	}
 }
 
-// BenchmarkFairQCredits times paths of the switch program with promises and credits: off (the program without them), idle (there
-// is room, and the port does not pace), pacing (a credit for each ACK, but nothing waits), and waiting (the packet is parked; a
-// test run does not carry out the redirect, and its packet is padded once only: the part "padding" is in addition).
+// BenchmarkFairQCredits times paths of the switch program with promises and credits. Off: the program without them. Idle: there is
+// room, and the port does not pace. Pacing: each ACK needs a credit, but nothing waits. Waiting: the packet is parked. A test run
+// does not carry out the redirect, and its packet is padded only once: the part "padding and trimming" is in addition.
 func BenchmarkFairQCredits(b *testing.B) {
 	f := newCreditBench(b)
 	b.Run("part: padding and trimming", func(b *testing.B) {

@@ -233,7 +233,7 @@ func (b *floodBench) run(ctx context.Context, law string) (rows []row, err error
 		rows = append(rows, got...)
 	}
 	if law == lawCredits || law == lawPacing {
-		got, err := b.waits(law)
+		got, err := b.waits()
 		return append(rows, got...), err
 	}
 	r, err := b.most(ctx, law)

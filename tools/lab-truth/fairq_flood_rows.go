@@ -32,23 +32,19 @@ func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
 }
 
 // waits compares what waited at the bottleneck with its limits.
-func (b *floodBench) waits(law string) ([]row, error) {
+func (b *floodBench) waits() ([]row, error) {
 	port, err := b.fairq.PortStats(bottleneck)
 	if err != nil {
 		return nil, err
 	}
 	c := port.Credits
 	const longest = 100.0 // ms
-	pacing := 0.0
-	if law == lawPacing {
-		pacing = 1
-	}
-	is := 0.0
+	paces := 0.0
 	if c.Pacing {
-		is = 1
+		paces = 1
 	}
 	return []row{
-		{what: "   the port paces", ours: is, reference: pacing, note: fmt.Sprintf("%d promises, %d packets parked, %d refused", c.Promised, c.Parked, c.Refused)},
+		{what: "   the port paces", ours: paces, reference: 1, note: fmt.Sprintf("%d promises, %d packets parked, %d refused", c.Promised, c.Parked, c.Refused)},
 		{what: "   longest wait for a credit, of all floods", ours: c.Longest.Seconds() * 1e3, reference: longest, unit: "ms", limit: 2, atMost: true,
 			note: "a packet that must not overtake may wait for twice as long"},
 	}, nil

@@ -168,8 +168,8 @@ WEIR_INLINE int credit_rests(const struct credit_config *config, const struct cr
 }
 
 // Event, after credit_acknowledges: an acknowledgement leaves an end at rest. Returns the promise of the end from now on: two
-// segments, which a receiver acknowledges at once; or one, if as many requests as came at once recently would otherwise wait for
-// more than 3/4 of the longest wait. It is not live, so the next request is charged for it.
+// segments, which a receiver acknowledges at once. It is one segment if as many requests as came at once recently would otherwise
+// wait for more than 3/4 of the longest wait. It is not live, so the next request is charged for it.
 WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_state *state,
 				 const struct credit_ack *ack, struct credit_answer *answer)
 {
