@@ -61,7 +61,10 @@ var benchTimestamps = []byte{1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1}
 
 type lawBench struct{ fairqtest.FairQObjects }
 
-func newBench(b *testing.B) *lawBench {
+func newBench(b *testing.B) *lawBench { return newBenchWith(b, nil) }
+
+// newBenchWith is newBench with maps of others.
+func newBenchWith(b *testing.B, maps map[string]*ebpf.Map) *lawBench {
 	b.Helper()
 	spec, err := fairqtest.LoadFairQ()
 	if err != nil {
@@ -75,7 +78,7 @@ func newBench(b *testing.B) *lawBench {
 		}
 	}
 	f := &lawBench{}
-	if err := spec.LoadAndAssign(&f.FairQObjects, nil); err != nil {
+	if err := spec.LoadAndAssign(&f.FairQObjects, &ebpf.CollectionOptions{MapReplacements: maps}); err != nil {
 		b.Fatalf("load: %+v", err)
 	}
 	b.Cleanup(func() { _ = f.Close() })
@@ -86,12 +89,7 @@ func newBench(b *testing.B) *lawBench {
 // ports grant this many bytes.
 func (f *lawBench) begin(b *testing.B, grant uint64) {
 	b.Helper()
-	left, right := benchLeft.Addr().As4(), benchRight.Addr().As4()
-	port := func(a netip.AddrPort) uint64 { return uint64(a.Port()>>8 | a.Port()<<8) }
-	key := fairqtest.FairQFlowKey{Word: [2]uint64{
-		uint64(binary.LittleEndian.Uint32(left[:])) | uint64(binary.LittleEndian.Uint32(right[:]))<<32,
-		port(benchLeft) | port(benchRight)<<16,
-	}}
+	key := benchKey()
 	var c fairqtest.FairQConnection
 	for i := range c.End {
 		c.End[i].Flags = 1 | 2 | 4

@@ -3,13 +3,18 @@ package fairq
 import "weir/datapath/park"
 
 // CreditState is what a port did with promises and credits.
-type CreditState struct{ Promises, Parked, Full uint64 }
+type CreditState struct {
+	Promises, Parked, Full uint64
+	OwedBytes              uint64 // promises that are not used yet
+	HandshakesLess         uint32 // 2^20 less the share of SYN-ACKs' promises that are used
+}
 
 // CreditOf returns the state of the port with this name.
 func (f *Attachment) CreditOf(name string) (CreditState, error) {
 	var c fairqPortCredit
 	err := f.maps.Credits.Lookup(f.ports[f.index(name)].id, &c)
-	return CreditState{c.State.Promises, c.State.Parked, c.State.Full}, err
+	s := c.State
+	return CreditState{s.Promises, s.Parked, s.Full, uint64(s.OwedBytes) + uint64(s.OwedBeforeBytes), s.HandshakesLess}, err
 }
 
 // ParkStats returns the counters of the only parking.

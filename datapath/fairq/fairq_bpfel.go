@@ -314,6 +314,8 @@ type fairqPortCredit struct {
 		OwedSpan        uint64
 		Asked           uint32
 		AskedMost       uint32
+		HandshakesLess  uint32
+		Zero            uint32
 	}
 }
 

@@ -50,11 +50,14 @@ type CreditState struct {
 	OwedSpan    uint64
 	Asked       uint32 // opening packets of this span
 	AskedMost   uint32 // the most of a recent span
+	Handshakes  uint32 // 2^20 less the share of promises in SYN-ACKs that are used, in 2^20ths
+	_           uint32
 }
 
 // The flights that a packet may begin: enum credit_opens of core/fairq/credit_ack.h.
 const (
-	CreditOpens     = C.CREDIT_OPENS     // a SYN-ACK or a request
+	CreditAccepts   = C.CREDIT_ACCEPTS   // a SYN-ACK
+	CreditOpens     = C.CREDIT_OPENS     // a request
 	CreditCompletes = C.CREDIT_COMPLETES // the ACK that completes a handshake
 )
 
@@ -119,9 +122,14 @@ func (s *Switch) CreditRefused(id int, nowNs uint64, answer *CreditAnswer) {
 	C.native_credit_refused(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_credit_answer)(unsafe.Pointer(answer)))
 }
 
-// CreditUsed records that an end with a promise sends its first data: credit_used. leftNs: until the promise ends.
-func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64) {
-	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs))
+// CreditUsed records that an end with a promise sends its first data: credit_used. leftNs: until the promise ends. opener: the end
+// opened the connection, so a SYN-ACK gave the promise.
+func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64, opener bool) {
+	life := C.weir_u8(0)
+	if opener {
+		life = C.CREDIT_OPENERS
+	}
+	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs), life)
 }
 
 // CreditOther charges a frame that no credit released: credit_other.

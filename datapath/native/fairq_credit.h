@@ -31,13 +31,13 @@ static void native_credit_refused(struct weir_world *w, weir_u32 id, weir_u64 no
 	credit_refused(&w->entries[id].credit, &w->entries[id].credits, now_ns, answer);
 }
 
-// left_ns: until the promise ends.
+// left_ns: until the promise ends. life: further bits of enum credit_life.
 static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 promise, weir_u32 payload_bytes,
-			       long long left_ns)
+			       long long left_ns, weir_u8 life)
 {
 	struct native_entry *s = &w->entries[id];
 
-	credit_used(&s->credit, &s->credits, now_ns, promise, payload_bytes, credit_life(&s->credit, left_ns));
+	credit_used(&s->credit, &s->credits, now_ns, promise, payload_bytes, credit_life(&s->credit, left_ns) | life);
 }
 
 static void native_credit_other(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 frame_bytes)

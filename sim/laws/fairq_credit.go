@@ -87,18 +87,18 @@ func (q *fairQPort) uses(c *connection, pk *network.Packet, now event.Time) {
 	e := &c.ends[side(pk)]
 	if e.Promise != 0 && q.credits != nil {
 		left := q.sw.turns[c.slot].live[side(pk)] - now
-		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left))
+		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left), side(pk) == 0)
 		e.Promise = 0
 	}
 }
 
-// opens returns what a packet begins: native.CreditOpens, native.CreditCompletes, or 0. turns: it begins a turn;
+// opens returns what a packet begins: native.CreditAccepts, CreditOpens, CreditCompletes, or 0. turns: it begins a turn;
 // completes: it completes a handshake.
 func (t *turns) opens(from int, pk *network.Packet, turns, completes bool) uint8 {
 	switch {
 	case pk.Flags()&network.SYN != 0:
-		return native.CreditOpens
-	case turns && from == 0 && (!t.has[1-from] || int32(t.sent[1-from]-pk.Ack()) <= 0): // a request: the dialler asks, and the other end has nothing in flight
+		return native.CreditAccepts
+	case turns && from == 0 && (!t.has[1-from] || pk.Ack()-t.sent[1-from] <= 1): // a request: the dialler asks, and the other end has nothing in flight
 		return native.CreditOpens
 	case completes:
 		return native.CreditCompletes

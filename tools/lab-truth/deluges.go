@@ -49,6 +49,20 @@ func forActiveFlow(flags byte) func(*rand.Rand, *forged, netip.Addr, []flowEnds)
 	}
 }
 
+// creditDeluges are the floods that ask for credits: SYN-ACKs and requests promise a first flight, acknowledgements release data.
+func creditDeluges() []deluge {
+	withData := forActiveFlow(flagACK | flagPSH)
+	return []deluge{
+		{name: "SYNs, open port, cookies", rate: floodRate, cookies: "2", fill: fromStranger(openPort, syn)},
+		{name: "SYNs through the bottleneck", rate: floodRate, node: "receiver1", cookies: "2", fill: fromStranger(openPort, syn)},
+		{name: "active flows' requests", rate: floodRate, forges: true, fill: func(r *rand.Rand, s *forged, to netip.Addr, live []flowEnds) {
+			withData(r, s, to, live)
+			s.payload = make([]byte, 16)
+		}},
+		{name: "active flows' ACKs", rate: floodRate, forges: true, fill: forActiveFlow(flagACK)},
+	}
+}
+
 func syn(s *forged) { s.flags, s.ack, s.options = flagSYN, 0, synOptions }
 
 func deluges() []deluge {

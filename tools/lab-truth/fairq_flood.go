@@ -38,8 +38,15 @@ const (
 // flood compares active flows during floods with the same flows without floods: with FairQ, and without FairQ to see
 // the machine's own losses. It also measures the effect of half-open connections alone on the paper's way of
 // counting.
-func flood(ctx context.Context) (rows []row, err error) {
-	for _, law := range []string{"droptail", "fairq", "handshake"} {
+func flood(ctx context.Context) ([]row, error) {
+	return floodsOf(ctx, "droptail", "fairq", "handshake")
+}
+
+// floodCredits does the same with credits: with room for one segment of each active flow, and without it, so that the port paces.
+func floodCredits(ctx context.Context) ([]row, error) { return floodsOf(ctx, lawCredits, lawPacing) }
+
+func floodsOf(ctx context.Context, laws ...string) (rows []row, err error) {
+	for _, law := range laws {
 		err := withLab(ctx, "truth-flood", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
 			b, err := newFloodBench(ctx, l, law)
 			if err != nil {
@@ -59,6 +66,28 @@ func flood(ctx context.Context) (rows []row, err error) {
 		}
 	}
 	return rows, nil
+}
+
+// Laws of floodBench.
+const (
+	lawCredits = "credits"
+	lawPacing  = "credits, pacing"
+)
+
+// floodLaw returns the law of each port; nil: startFairQ's.
+func floodLaw(law string) func(p *lab.Port) (fairq.Law, bool) {
+	if law != lawCredits && law != lawPacing {
+		return nil
+	}
+	return func(p *lab.Port) (fairq.Law, bool) {
+		l := fairqLaw(p.Rate, p.Buffer)
+		l.RateBps, l.PipeBytes = uint64(p.Rate), uint32(float64(p.Rate)/8*labRTT.Seconds())
+		if law == lawPacing { // a segment of each of the active flows is more than BDP and target
+			l.TargetBytes /= 5
+			l.CapBytes = l.PipeBytes + l.TargetBytes
+		}
+		return l, true
+	}
 }
 
 // floodBench is the network with its active flows and its half-open connections.
@@ -93,7 +122,10 @@ func newFloodBench(ctx context.Context, l *lab.Lab, law string) (b *floodBench, 
 		if law == "handshake" {
 			c.Count = fairq.CountHandshake
 		}
-		if b.fairq, err = startFairQ(l, c, nil); err != nil {
+		if law == lawCredits || law == lawPacing {
+			c.Credit = fairq.CreditPaces
+		}
+		if b.fairq, err = startFairQ(l, c, floodLaw(law)); err != nil {
 			return b, err
 		}
 	}
@@ -180,7 +212,11 @@ func (b *floodBench) halfOpen() (n int, err error) {
 
 // run runs each kind of flood.
 func (b *floodBench) run(ctx context.Context, law string) (rows []row, err error) {
-	for _, d := range deluges() {
+	all := deluges()
+	if law == lawCredits || law == lawPacing {
+		all = creditDeluges()
+	}
+	for _, d := range all {
 		if d.node == "" {
 			d.node = aside
 		}
@@ -195,6 +231,10 @@ func (b *floodBench) run(ctx context.Context, law string) (rows []row, err error
 			return rows, fmt.Errorf("%s: %w", d.name, err)
 		}
 		rows = append(rows, got...)
+	}
+	if law == lawCredits || law == lawPacing {
+		got, err := b.waits()
+		return append(rows, got...), err
 	}
 	r, err := b.most(ctx, law)
 	return append(rows, r), err

@@ -31,6 +31,25 @@ func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
 	return r
 }
 
+// waits compares what waited at the bottleneck with its limits.
+func (b *floodBench) waits() ([]row, error) {
+	port, err := b.fairq.PortStats(bottleneck)
+	if err != nil {
+		return nil, err
+	}
+	c := port.Credits
+	const longest = 100.0 // ms
+	paces := 0.0
+	if c.Pacing {
+		paces = 1
+	}
+	return []row{
+		{what: "   the port paces", ours: paces, reference: 1, note: fmt.Sprintf("%d promises, %d packets parked, %d refused", c.Promised, c.Parked, c.Refused)},
+		{what: "   longest wait for a credit, of all floods", ours: c.Longest.Seconds() * 1e3, reference: longest, unit: "ms", limit: 2, atMost: true,
+			note: "a packet that must not overtake may wait for twice as long"},
+	}, nil
+}
+
 // state compares the kernel's tables with those before the flood.
 func (b *floodBench) state(d *deluge, spans [2][]*span, before map[flowEnds]fairq.Connection) ([]row, error) {
 	var counts []uint32

@@ -72,6 +72,7 @@ func checks() []check {
 		{"repeat", repeatability},
 		{"racks", racksUpDown},
 		{"flood", flood},
+		{"flood-credits", floodCredits},
 		{"pool", pool},
 		{"timer", timer},
 		{"unshaped", unshaped},

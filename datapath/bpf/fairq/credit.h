@@ -4,8 +4,10 @@
 // the port's lock, and parks the packets that wait (lib/park.h). The program weir_fairq has no code of it,
 // weir_fairq_credit has.
 //
-//   credit_ack         a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; the
-//                      promise of the end that it acknowledges; when it leaves
+//   credit_begins      a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; whether
+//                      it may need credits. Most ACKs of a port that does not pace do not
+//   credit_ack         the promise of the end that it acknowledges; when it leaves
+//   credit_belongs     whether a segment belongs to its connection; the others get no credits
 //   credit_uncredited  a packet that no credit released
 //   credit_parks       parks a packet, or takes back its wait if the parking refuses it
 #ifndef WEIR_BPF_CREDIT_H
@@ -20,6 +22,7 @@
 #include "../../core/fairq/groups.h"
 
 #define CREDIT_CLASS_SHIFT 16
+#define CREDIT_NEEDS 0x10 // above enum credit_opens
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
 
@@ -97,7 +100,7 @@ __noinline int credit_uses(const struct segment *s, struct connection *c)
 		return 0;
 	e->promise = 0;
 	now = bpf_ktime_get_ns();
-	life = credit_life(&p->config, credit_left(e, credit_time(now)));
+	life = credit_life(&p->config, credit_left(e, credit_time(now))) | (is_opener(c, s) ? CREDIT_OPENERS : 0);
 	bpf_spin_lock(&p->lock);
 	credit_used(&p->config, &p->state, now, promise, s->payload, life);
 	bpf_spin_unlock(&p->lock);
@@ -138,6 +141,9 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 
 	if (!p || !port || !p->config.mode)
 		return 0;
+	// The coarse clock is at most a tick behind, and costs less: a clock before it does not run.
+	if (!port->pacing && (__s64)(p->state.clock_ns - bpf_ktime_get_coarse_ns()) <= 0)
+		return 0;
 	now = bpf_ktime_get_ns();
 	if (!port->pacing && (__s64)(p->state.clock_ns - now) <= 0)
 		return 0;
@@ -148,22 +154,28 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 }
 
 // Returns what an acknowledgement may open: enum credit_opens. begins: its data begins a turn; entered: it completed the
-// handshake of its connection. A function of its own, so that the verifier checks its branches once.
-__noinline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
+// handshake of its connection.
+static __always_inline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
 {
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
 	if (s->flags & TCP_SYN)
-		return CREDIT_OPENS;
+		return CREDIT_ACCEPTS;
 	if (!is_opener(c, s))
 		return CREDIT_OPENS_NOTHING;
-	if (begins && (__s32)(c->sent[!s->side] - s->ack) <= 0) // a request: the other end has nothing in flight
+	if (begins && credit_is_request(s->ack, c->sent[!s->side]))
 		return CREDIT_OPENS;
 	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
 }
 
+// Reports whether a segment belongs to its connection (credit_fits of core). A SYN gives its own.
+__noinline int credit_belongs(const struct segment *s, const struct connection *c)
+{
+	return s && c && (s->flags & TCP_SYN || credit_fits(s->seq, c->sent[s->side & 1], s->ack, c->sent[!s->side]));
+}
+
 // Reports whether a segment acknowledges an answer whose latest segment was shorter than others.
-__noinline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
+static __always_inline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
 {
 	return s && c && live && is_opener(c, s) && (c->turn & (TURN_SIDE | TURN_SHORT)) == ((!s->side + 1) | TURN_SHORT);
 }
@@ -225,12 +237,47 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 	return paces;
 }
 
-// Charges an acknowledgement, before its window is written. table: the table that its connection was entered in by it, if
-// any. Sets the promise of the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above
-// CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
-__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
+// Reports whether an acknowledgement may need credits: cheap questions first, because most ACKs of a port that does not pace need
+// none. The time and the heartbeat are not read yet: without a heartbeat the answer may be yes although nothing is needed.
+static __always_inline int credit_may_need(const struct segment *s, const struct connection *c, __u32 opens)
 {
-	struct credited d = {};
+	const struct end *sender;
+	struct port_config *config;
+	struct port *port;
+	__u32 id;
+
+	if (!s || !c)
+		return 0;
+	sender = &c->end[!s->side];
+	id = (__u32)sender->port - 1;
+	port = port_of(id);
+	config = bpf_map_lookup_elem(&configs, &id);
+	if (!port || !config || !config->credit)
+		return 0;
+	return opens || sender->promise || port->pacing || c->end[s->side & 1].waits_until || credit_answered(s, c, 1) ||
+	       port_must_pace(config, port, 1);
+}
+
+// Handles a segment with an acknowledgement, first part: as data, and what it opens. table: the table that its connection was
+// entered in by it, if any. Returns 0 if it needs no credits, else CREDIT_NEEDS and what it opens, for credit_ack.
+__noinline int credit_begins(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
+{
+	__u32 opens;
+
+	if (!s || !c)
+		return 0;
+	if (s->flags & TCP_FIN)
+		credit_uses(s, c);
+	opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
+	return credit_may_need(s, c, opens) ? CREDIT_NEEDS | opens : 0;
+}
+
+// Charges an acknowledgement that may need credits, before its window is written. needs: of credit_begins. Sets the promise of
+// the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above CREDIT_CLASS_SHIFT the id of the
+// port whose credits it needs. (One number, because the caller has no stack left.)
+__noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, __u32 needs)
+{
+	struct credited d = {.ack.opens = needs & (CREDIT_NEEDS - 1)};
 	struct port_config *config;
 	struct control *control = control_of();
 	struct end *e, *sender;
@@ -240,9 +287,6 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 
 	if (!s || !c || !control)
 		return 0;
-	if (s->flags & TCP_FIN)
-		credit_uses(s, c);
-	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
@@ -258,6 +302,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 		d.ack.opens = 0;
 	}
 	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
+	if (e->waits_until && !d.ack.behind)
+		e->waits_until = 0;
 	d.ack.pacing = credit_pacing(id, live);
 	d.ack.promise = sender->promise;
 	d.ack.answered = credit_answered(s, c, live);

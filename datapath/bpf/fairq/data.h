@@ -10,9 +10,10 @@
 #include "port.h"
 #include "slots.h"
 
-// Handles data that leaves by this port: its direction counts here, and this port's window governs it.
+// Handles data that leaves by this port: its direction counts here, and this port's window governs it. belongs: a constant 1
+// without promises and credits, else credit_belongs.
 static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
-				    struct port_counts *stats, __u64 packets, int watched)
+				    struct port_counts *stats, __u64 packets, int watched, int belongs)
 {
 	struct end *e = &c->end[s->side & 1], *receiver = &c->end[!s->side];
 
@@ -32,7 +33,8 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
 	if (!(receiver->flags & END_SCALE))
 		adopt_data(receiver, s);
-	group_data(c, s, is_limited(port, c), watched);
+	if (belongs)
+		group_data(c, s, is_limited(port, c), watched);
 }
 
 // Handles FIN or RST of a connection in the table.

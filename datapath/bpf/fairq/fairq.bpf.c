@@ -107,7 +107,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 	struct connection *c;
 	enum segment_kind kind;
 	__u16 field;
-	int table = TABLE_NONE, left, parks = 0;
+	int table = TABLE_NONE, left, parks = 0, belongs = 1;
 
 	if (!port || !stats || !control)
 		return TCX_NEXT;
@@ -146,8 +146,10 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		stats->dropped += packets;
 		return TCX_DROP;
 	}
+	if (credit)
+		belongs = credit_belongs(&s, c);
 	if (s.payload && c->owner) // only connections in the table count, also if their SYN carries data
-		on_data(ctx, &s, c, port, stats, packets, control->watched);
+		on_data(ctx, &s, c, port, stats, packets, control->watched, belongs);
 	if (s.flags & (TCP_FIN | TCP_RST))
 		on_end(&s, c);
 	if (!acknowledges(&s)) {
@@ -156,8 +158,10 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 	}
 	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
 		handshake_ends(c);
-	if (credit)
-		parks = credit_ack(ctx, &s, c, table);
+	if (credit && belongs)
+		parks = credit_begins(ctx, &s, c, table);
+	if (credit && parks)
+		parks = credit_ack(ctx, &s, c, parks);
 	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;
 	if (left >= 0)
 		field = left;

@@ -28,6 +28,10 @@
 //   bytes       u32, frames as the buffer counts them. ns = bytes * byte_ns_q20 >> 20, rounded down.
 //   factor      of the cost of promises, in 1024ths, 32 .. 1024: the mean share of a promise that recent answers used. A
 //               tiny answer does not use it: without the factor such answers would wait although the line is idle.
+//   handshakes  share of the promises in SYN-ACKs that are used, in 2^20ths: a SYN-ACK takes 1/2048 of it, an end that uses such a
+//               promise adds 1/2048. From 1/2 on a SYN-ACK costs what its promise does; below that 2 * share of it; below 1/8
+//               nothing, so it does not wait. A flood of SYNs thus takes no credits from flows that use theirs. A span adds
+//               1/128 of what the share lacks.
 //   owed        a promise counts from when it is given until its end sends data, for wait_ns to 2 wait_ns at most: there are
 //               two sums, of this span of wait_ns and of the one before it. An end that uses its promise after the clock
 //               has forgotten it is charged again.
@@ -53,6 +57,10 @@
 #define CREDIT_COMPLETES_SHARE 4 // as long as promises that are not used yet take less than the longest wait / this
 #define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
 #define CREDIT_FIRST_MAX 49152u   // bytes: of a promise, so that it fits in 16 bits in units of any scale
+#define CREDIT_HANDSHAKES (1u << 20) // all promises in SYN-ACKs are used
+#define CREDIT_HANDSHAKES_MEAN 2048u // number of SYN-ACKs that the share is a mean of: more than open at once
+#define CREDIT_HANDSHAKES_FREE 8    // SYN-ACKs cost nothing below 1 / this
+#define CREDIT_HANDSHAKES_BACK 128   // a span adds 1 / this of what is missing
 #define CREDIT_SPAN_ACK (1u << 20) // bytes: an ACK that advances by more belongs to another stream
 
 enum credit_mode {
@@ -89,6 +97,8 @@ struct credit_state {
 	weir_u64 owed_span;  // number of this span
 	weir_u32 asked;      // opening packets of this span
 	weir_u32 asked_most; // the most of a recent span; it loses 1/16 in each span with opening packets
+	weir_u32 handshakes_less; // CREDIT_HANDSHAKES less the share of promises in SYN-ACKs that are used
+	weir_u32 zero;
 };
 
 // A packet that releases data to the port.
@@ -196,6 +206,27 @@ WEIR_INLINE void credit_owes_until(const struct credit_config *config, struct cr
 	if (state->asked > state->asked_most)
 		state->asked_most = state->asked;
 	state->asked = 0;
+	state->handshakes_less -= state->handshakes_less / CREDIT_HANDSHAKES_BACK;
+}
+
+// Event: a SYN-ACK promises a first flight. again: it did before. Returns its share of the cost, of CREDIT_FACTOR.
+WEIR_INLINE weir_u32 credit_handshake(struct credit_state *state, int again)
+{
+	weir_u32 share = CREDIT_HANDSHAKES - state->handshakes_less;
+
+	if (!again)
+		state->handshakes_less += share / CREDIT_HANDSHAKES_MEAN;
+	if (share < CREDIT_HANDSHAKES / CREDIT_HANDSHAKES_FREE)
+		return 0;
+	return share < CREDIT_HANDSHAKES / 2 ? share / (CREDIT_HANDSHAKES / 2 / CREDIT_FACTOR) : CREDIT_FACTOR;
+}
+
+// Event: the promise of a SYN-ACK is used.
+WEIR_INLINE void credit_handshake_used(struct credit_state *state)
+{
+	weir_u32 less = CREDIT_HANDSHAKES / CREDIT_HANDSHAKES_MEAN;
+
+	state->handshakes_less -= less < state->handshakes_less ? less : state->handshakes_less;
 }
 
 // Returns what a promise counts for while it is not used.
@@ -343,6 +374,7 @@ WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_
 enum credit_life {
 	CREDIT_LIVE = 1, // the clock still counts it
 	CREDIT_OWED = 2, // it counts as not used
+	CREDIT_OPENERS = 4, // a SYN-ACK gave it to the end that opened the connection; set by the world
 };
 
 // Returns the time for which the clock counts a promise, in ns.
@@ -368,7 +400,9 @@ WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_s
 	weir_u32 share = payload_bytes < segment / 4 ? CREDIT_FACTOR * payload_bytes / segment : CREDIT_FACTOR;
 	weir_u32 factor = credit_factor(state), owes = credit_owes(config, promise);
 
-	if (!payload_bytes && !life)
+	if (life & CREDIT_OPENERS)
+		credit_handshake_used(state);
+	if (!payload_bytes && !(life & (CREDIT_LIVE | CREDIT_OWED)))
 		return;
 	credit_owes_until(config, state, now_ns);
 	if (life & CREDIT_OWED)

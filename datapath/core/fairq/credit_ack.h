@@ -7,16 +7,19 @@
 
 #include "credit.h"
 
+#define CREDIT_REACH (1u << 22) // bytes: more than is in flight in one direction
+
 // The flight that a packet with an acknowledgement may begin.
 enum credit_opens {
 	CREDIT_OPENS_NOTHING = 0,
-	CREDIT_OPENS = 1,     // a SYN-ACK, or a request: data to an end that has nothing in flight, in a new turn
+	CREDIT_OPENS = 1,     // a request: data to an end that has nothing in flight, in a new turn
 	// The ACK that completes a handshake. A request may follow at once, and cannot take back what this ACK grants, for
 	// it has the same sequence number (RFC 9293 3.10.7.4). If this ACK waits, the acceptor measures the wait as its
 	// first round-trip time. Otherwise its loss probes would send everything twice (RFC 8985 7.2). It grants two segments:
 	// Linux cuts segments to half of the largest window it was offered (tcp_bound_to_half_wnd). With one segment, a flow
 	// would always have two halves in flight, and probe for their loss after two round-trip times.
 	CREDIT_COMPLETES = 2,
+	CREDIT_ACCEPTS = 3, // a SYN-ACK
 };
 
 // An acknowledgement, and the end whose data it acknowledges.
@@ -40,6 +43,17 @@ struct credit_ack {
 	weir_u32 longest_bytes; // the longest segment that the end has sent; 0: none
 	weir_u32 more;
 };
+
+// Reports whether a segment belongs to its connection: its numbers are near those that both ends have sent. sent: number behind
+// the furthest data of its sender; others: of the other end. Whoever forges a segment for two ends does not know them. Such a
+// segment begins no turn, gets no credits, and does not change what is known of the ends.
+WEIR_INLINE int credit_fits(weir_u32 seq, weir_u32 sent, weir_u32 ack, weir_u32 others)
+{
+	return seq - sent + CREDIT_REACH < 2 * CREDIT_REACH && ack - others + CREDIT_REACH < 2 * CREDIT_REACH;
+}
+
+// Reports whether data that begins a turn is a request: the other end has nothing in flight. One more: its FIN.
+WEIR_INLINE int credit_is_request(weir_u32 ack, weir_u32 others) { return ack - others <= 1; }
 
 // Returns the length of a full segment of the end whose data is acknowledged. It may be half of the MSS: Linux cuts segments
 // to half of the largest window that it was offered (tcp_bound_to_half_wnd).
@@ -111,7 +125,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));
 		want = ack->floor_bytes;
-		if (ack->opens == CREDIT_OPENS)
+		if (ack->opens != CREDIT_COMPLETES)
 			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
 		else if (credit_ns(config, credit_owed(state)) < config->wait_ns / CREDIT_COMPLETES_SHARE)
 			want *= CREDIT_COMPLETES_SEGMENTS;
@@ -128,6 +142,8 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		}
 		state->owed_bytes += credit_owes(config, promise);
 		ask.cost_bytes = credit_share(ask.cost_bytes, credit_factor(state));
+		if (ack->opens == CREDIT_ACCEPTS)
+			ask.cost_bytes = credit_share(ask.cost_bytes, credit_handshake(state, !!ack->promise));
 		ask.room_bytes = credit_room(config, ack->backlog_bytes);
 		answer->allowed = ack->ack + promise;
 	} else if (!promise && ack->pacing && !ack->ends && !credit_is_last(ack)) {
@@ -153,8 +169,8 @@ WEIR_INLINE int credit_rests(const struct credit_config *config, const struct cr
 }
 
 // Event, after credit_acknowledges: an acknowledgement leaves an end at rest. Returns the promise of the end from now on: two
-// segments, which a receiver acknowledges at once; or one, if as many requests as came at once recently would otherwise wait for
-// more than 3/4 of the longest wait. It is not live, so the next request is charged for it.
+// segments, which a receiver acknowledges at once. It is one segment if as many requests as came at once recently would otherwise
+// wait for more than 3/4 of the longest wait. It is not live, so the next request is charged for it.
 WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_state *state,
 				 const struct credit_ack *ack, struct credit_answer *answer)
 {

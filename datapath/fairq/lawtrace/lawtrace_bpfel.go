@@ -410,6 +410,8 @@ type lawtracePortCredit struct {
 		OwedSpan        uint64
 		Asked           uint32
 		AskedMost       uint32
+		HandshakesLess  uint32
+		Zero            uint32
 	}
 }
 

@@ -308,6 +308,8 @@ type FairQPortCredit struct {
 		OwedSpan        uint64
 		Asked           uint32
 		AskedMost       uint32
+		HandshakesLess  uint32
+		Zero            uint32
 	}
 }
 
@@ -371,11 +373,15 @@ const (
 	FairQMapScope            = "scope"
 	FairQMapSignedSources    = "signed_sources"
 	FairQMapTimers           = "timers"
+	FairQProgAgainCredit     = "again_credit"
+	FairQProgAgainOff        = "again_off"
+	FairQProgAgainOnly       = "again_only"
 	FairQProgClock           = "clock"
 	FairQProgEmpty           = "empty"
 	FairQProgHashLookup      = "hash_lookup"
 	FairQProgLongLookup      = "long_lookup"
 	FairQProgNewSyn          = "new_syn"
+	FairQProgPadAndTrim      = "pad_and_trim"
 	FairQProgParse           = "parse"
 	FairQProgRenumberOnly    = "renumber_only"
 	FairQProgRewriteAndUndo  = "rewrite_and_undo"
@@ -386,6 +392,10 @@ const (
 	FairQProgWeirFairqCredit = "weir_fairq_credit"
 	FairQProgWeirFairqDisarm = "weir_fairq_disarm"
 	FairQProgWeirFairqSweep  = "weir_fairq_sweep"
+	FairQVarAgainAheadNs     = "again_ahead_ns"
+	FairQVarAgainConnection  = "again_connection"
+	FairQVarAgainKey         = "again_key"
+	FairQVarAgainQueueNs     = "again_queue_ns"
 	FairQVarCount            = "count"
 	FairQVarEdgeChange       = "edge_change"
 	FairQVarEdgeInterval     = "edge_interval"
@@ -443,11 +453,15 @@ type FairQSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQProgramSpecs struct {
+	AgainCredit     *ebpf.ProgramSpec `ebpf:"again_credit"`
+	AgainOff        *ebpf.ProgramSpec `ebpf:"again_off"`
+	AgainOnly       *ebpf.ProgramSpec `ebpf:"again_only"`
 	Clock           *ebpf.ProgramSpec `ebpf:"clock"`
 	Empty           *ebpf.ProgramSpec `ebpf:"empty"`
 	HashLookup      *ebpf.ProgramSpec `ebpf:"hash_lookup"`
 	LongLookup      *ebpf.ProgramSpec `ebpf:"long_lookup"`
 	NewSyn          *ebpf.ProgramSpec `ebpf:"new_syn"`
+	PadAndTrim      *ebpf.ProgramSpec `ebpf:"pad_and_trim"`
 	Parse           *ebpf.ProgramSpec `ebpf:"parse"`
 	RenumberOnly    *ebpf.ProgramSpec `ebpf:"renumber_only"`
 	RewriteAndUndo  *ebpf.ProgramSpec `ebpf:"rewrite_and_undo"`
@@ -488,19 +502,23 @@ type FairQMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQVariableSpecs struct {
-	Count         *ebpf.VariableSpec `ebpf:"count"`
-	EdgeChange    *ebpf.VariableSpec `ebpf:"edge_change"`
-	EdgeInterval  *ebpf.VariableSpec `ebpf:"edge_interval"`
-	EdgeLease     *ebpf.VariableSpec `ebpf:"edge_lease"`
-	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
-	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
-	Scale         *ebpf.VariableSpec `ebpf:"scale"`
-	Scoped        *ebpf.VariableSpec `ebpf:"scoped"`
-	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
-	SignedMode    *ebpf.VariableSpec `ebpf:"signed_mode"`
-	TcpAt         *ebpf.VariableSpec `ebpf:"tcp_at"`
-	UnifyShift    *ebpf.VariableSpec `ebpf:"unify_shift"`
-	WideWindow    *ebpf.VariableSpec `ebpf:"wide_window"`
+	AgainAheadNs    *ebpf.VariableSpec `ebpf:"again_ahead_ns"`
+	AgainConnection *ebpf.VariableSpec `ebpf:"again_connection"`
+	AgainKey        *ebpf.VariableSpec `ebpf:"again_key"`
+	AgainQueueNs    *ebpf.VariableSpec `ebpf:"again_queue_ns"`
+	Count           *ebpf.VariableSpec `ebpf:"count"`
+	EdgeChange      *ebpf.VariableSpec `ebpf:"edge_change"`
+	EdgeInterval    *ebpf.VariableSpec `ebpf:"edge_interval"`
+	EdgeLease       *ebpf.VariableSpec `ebpf:"edge_lease"`
+	FlowDigestKey   *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId          *ebpf.VariableSpec `ebpf:"port_id"`
+	Scale           *ebpf.VariableSpec `ebpf:"scale"`
+	Scoped          *ebpf.VariableSpec `ebpf:"scoped"`
+	Shrink          *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode      *ebpf.VariableSpec `ebpf:"signed_mode"`
+	TcpAt           *ebpf.VariableSpec `ebpf:"tcp_at"`
+	UnifyShift      *ebpf.VariableSpec `ebpf:"unify_shift"`
+	WideWindow      *ebpf.VariableSpec `ebpf:"wide_window"`
 }
 
 // FairQObjects contains all objects after they have been loaded into the kernel.
@@ -570,30 +588,38 @@ func (m *FairQMaps) Close() error {
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQVariables struct {
-	Count         *ebpf.Variable `ebpf:"count"`
-	EdgeChange    *ebpf.Variable `ebpf:"edge_change"`
-	EdgeInterval  *ebpf.Variable `ebpf:"edge_interval"`
-	EdgeLease     *ebpf.Variable `ebpf:"edge_lease"`
-	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
-	PortId        *ebpf.Variable `ebpf:"port_id"`
-	Scale         *ebpf.Variable `ebpf:"scale"`
-	Scoped        *ebpf.Variable `ebpf:"scoped"`
-	Shrink        *ebpf.Variable `ebpf:"shrink"`
-	SignedMode    *ebpf.Variable `ebpf:"signed_mode"`
-	TcpAt         *ebpf.Variable `ebpf:"tcp_at"`
-	UnifyShift    *ebpf.Variable `ebpf:"unify_shift"`
-	WideWindow    *ebpf.Variable `ebpf:"wide_window"`
+	AgainAheadNs    *ebpf.Variable `ebpf:"again_ahead_ns"`
+	AgainConnection *ebpf.Variable `ebpf:"again_connection"`
+	AgainKey        *ebpf.Variable `ebpf:"again_key"`
+	AgainQueueNs    *ebpf.Variable `ebpf:"again_queue_ns"`
+	Count           *ebpf.Variable `ebpf:"count"`
+	EdgeChange      *ebpf.Variable `ebpf:"edge_change"`
+	EdgeInterval    *ebpf.Variable `ebpf:"edge_interval"`
+	EdgeLease       *ebpf.Variable `ebpf:"edge_lease"`
+	FlowDigestKey   *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId          *ebpf.Variable `ebpf:"port_id"`
+	Scale           *ebpf.Variable `ebpf:"scale"`
+	Scoped          *ebpf.Variable `ebpf:"scoped"`
+	Shrink          *ebpf.Variable `ebpf:"shrink"`
+	SignedMode      *ebpf.Variable `ebpf:"signed_mode"`
+	TcpAt           *ebpf.Variable `ebpf:"tcp_at"`
+	UnifyShift      *ebpf.Variable `ebpf:"unify_shift"`
+	WideWindow      *ebpf.Variable `ebpf:"wide_window"`
 }
 
 // FairQPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQPrograms struct {
+	AgainCredit     *ebpf.Program `ebpf:"again_credit"`
+	AgainOff        *ebpf.Program `ebpf:"again_off"`
+	AgainOnly       *ebpf.Program `ebpf:"again_only"`
 	Clock           *ebpf.Program `ebpf:"clock"`
 	Empty           *ebpf.Program `ebpf:"empty"`
 	HashLookup      *ebpf.Program `ebpf:"hash_lookup"`
 	LongLookup      *ebpf.Program `ebpf:"long_lookup"`
 	NewSyn          *ebpf.Program `ebpf:"new_syn"`
+	PadAndTrim      *ebpf.Program `ebpf:"pad_and_trim"`
 	Parse           *ebpf.Program `ebpf:"parse"`
 	RenumberOnly    *ebpf.Program `ebpf:"renumber_only"`
 	RewriteAndUndo  *ebpf.Program `ebpf:"rewrite_and_undo"`
@@ -608,11 +634,15 @@ type FairQPrograms struct {
 
 func (p *FairQPrograms) Close() error {
 	return _FairQClose(
+		p.AgainCredit,
+		p.AgainOff,
+		p.AgainOnly,
 		p.Clock,
 		p.Empty,
 		p.HashLookup,
 		p.LongLookup,
 		p.NewSyn,
+		p.PadAndTrim,
 		p.Parse,
 		p.RenumberOnly,
 		p.RewriteAndUndo,

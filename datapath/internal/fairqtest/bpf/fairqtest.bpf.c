@@ -59,6 +59,86 @@ int undo(struct __sk_buff *ctx)
 	return TCX_NEXT;
 }
 
+// ---- promises and credits (credit_bench_test.go) ----
+
+// What each packet of a row finds: its connection, and the credits of both ports. A row that cannot be repeated as it is, because
+// the packet before it changed them, has its baseline put them back, too.
+struct flow_key again_key = {};
+struct connection again_connection = {};
+__u32 again_ahead_ns = 0; // the clock of both ports, from now; 0: it does not run
+__u32 again_queue_ns = 0; // the parking queue is free
+
+static __always_inline void again_credits(__u32 id, __u64 now)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+
+	if (!p)
+		return;
+	p->state.clock_ns = again_ahead_ns ? now + again_ahead_ns : 0;
+	p->state.queue_ns = again_queue_ns ? now + again_queue_ns : 0;
+	p->state.corrected_ns = 0;
+	p->state.handshakes_less = 0;
+}
+
+// Undoes what a packet left: the wide window, the mark and the padding of a packet that was parked.
+static __always_inline void again(struct __sk_buff *ctx)
+{
+	struct connection *c = bpf_map_lookup_elem(&flows, &again_key);
+	__u64 now = bpf_ktime_get_ns();
+	__be16 from;
+
+	again_credits(0, now);
+	again_credits(1, now);
+	if (c) {
+		c->turn = again_connection.turn;
+		for (int i = 0; i < 2; i++) {
+			c->sent[i] = again_connection.sent[i];
+			c->acks[i].una = again_connection.acks[i].una;
+			c->end[i].promise = again_connection.end[i].promise;
+			c->end[i].allowed = again_connection.end[i].allowed;
+			c->end[i].waits_until = 0;
+		}
+	}
+	if (ctx->mark) {
+		ctx->mark = 0;
+		ctx->priority = 0;
+	}
+	if (!bpf_skb_load_bytes(ctx, tcp_at + TCP_WINDOW, &from, sizeof(from)) && from != bpf_htons(wide_window))
+		widen(ctx, from);
+}
+
+SEC("tcx/egress")
+int again_only(struct __sk_buff *ctx)
+{
+	again(ctx);
+	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int again_off(struct __sk_buff *ctx)
+{
+	again(ctx);
+	return fairq_packet(ctx, 0);
+}
+
+SEC("tcx/egress")
+int again_credit(struct __sk_buff *ctx)
+{
+	again(ctx);
+	return fairq_packet(ctx, 1);
+}
+
+// The part of a row that pads a packet to the length of a segment, and trims it again.
+SEC("tcx/egress")
+int pad_and_trim(struct __sk_buff *ctx)
+{
+	__u32 length = ctx->len;
+
+	bpf_skb_change_tail(ctx, 1641, 0);
+	bpf_skb_change_tail(ctx, length, 0);
+	return TCX_NEXT;
+}
+
 SEC("tcx/egress")
 int rewrite_and_undo(struct __sk_buff *ctx)
 {
