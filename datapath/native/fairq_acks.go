@@ -32,7 +32,7 @@ type Ack struct {
 	Gone      uint8  // 1: user space has gone, and flows are released
 	_         [3]uint8
 	Promise   uint32 // End.Promise of the data's sender
-	_         uint32
+	Credit    uint32 // 1: promises and credits limit it, too
 }
 
 // Field is the answer to an Ack.

@@ -17,15 +17,12 @@
 #include "unify.h"
 #include "../lib/park.h"
 #include "../../core/fairq/credit_ack.h"
+#include "../../core/fairq/credit_turn.h"
 #include "../../core/fairq/groups.h"
 
 #define CREDIT_CLASS_SHIFT 16
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
-
-// Bits of struct connection.turn. The low two are 1 + the side that sent data last.
-#define TURN_SIDE 3
-#define TURN_SHORT 4 // its latest segment was shorter than others
 
 struct port_credit {
 	struct bpf_spin_lock lock;
@@ -72,30 +69,30 @@ static __always_inline __s64 credit_left(const struct end *e, __u32 now)
 	return (__s64)(__s32)(e->promise_until - now) * (1 << CREDIT_UNIT_LOG2_NS);
 }
 
-// Returns TURN_SHORT for data whose last segment is shorter than others. gso: length of its other segments; longest: of the
-// longest one that the end has sent. Functions of their own like this one have the verifier check their branches once.
-__noinline int credit_is_short(__u32 payload, __u32 gso, __u32 longest)
+// Calls credit_turn. Functions of their own like this one have the verifier check their branches once.
+__noinline int credit_turns(__u32 side, __u32 payload, __u32 segment, __u32 longest)
 {
-	return (gso < payload ? payload % gso != 0 : payload < longest) ? TURN_SHORT : 0;
+	return credit_turn(side, payload, segment, longest);
 }
 
 // Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
 __noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
 {
-	__u32 id = port_id, promise;
+	__u32 id = port_id, promise, segment;
 	struct port_credit *p;
 	__u8 side, turn, next, life;
 	struct end *e;
+	__u16 longest;
 	int begins;
 	__u64 now;
 
 	if (!s || !c)
 		return 0;
-	e = &c->end[s->side & 1];
+	side = s->side & 1;
+	e = &c->end[side];
 	promise = e->promise;
-	side = (s->side & 1) + 1;
 	turn = c->turn;
-	begins = (turn & TURN_SIDE) != side;
+	begins = credit_begins(turn, side);
 	if (promise) {
 		e->promise = 0;
 		p = bpf_map_lookup_elem(&credits, &id);
@@ -107,11 +104,11 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 			bpf_spin_unlock(&p->lock);
 		}
 	}
-	if (!gso || gso > s->payload)
-		gso = s->payload;
-	if (gso > e->longest)
-		e->longest = gso < 0xffff ? gso : 0xffff;
-	next = side | credit_is_short(s->payload, gso, e->longest);
+	segment = credit_segment_of(s->payload, gso);
+	longest = credit_longest(e->longest, segment);
+	if (longest != e->longest)
+		e->longest = longest;
+	next = credit_turns(side, s->payload, segment, longest);
 	if (turn != next)
 		c->turn = next;
 	return begins;
@@ -128,7 +125,7 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 	if (!p || !port || !p->config.mode)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!port->pacing && (__s64)(p->state.clock_ns - now) <= 0)
+	if (!credit_counts_other(&p->state, port->pacing, now))
 		return 0;
 	bpf_spin_lock(&p->lock);
 	credit_other(&p->config, &p->state, now, ctx->len);
@@ -142,19 +139,13 @@ __noinline int credit_opening(const struct segment *s, const struct connection *
 {
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
-	if (s->flags & TCP_SYN)
-		return CREDIT_OPENS;
-	if (!is_opener(c, s))
-		return CREDIT_OPENS_NOTHING;
-	if (begins && (__s32)(c->sent[!s->side] - s->ack) <= 0) // a request: the other end has nothing in flight
-		return CREDIT_OPENS;
-	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
+	return credit_opens(!!(s->flags & TCP_SYN), is_opener(c, s), begins, entered && !s->payload, c->sent[!s->side], s->ack);
 }
 
-// Reports whether a segment acknowledges an answer whose latest segment was shorter than others.
-__noinline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
+// Calls credit_answered. Without a lease no answer gets a promise.
+__noinline int credit_answer_of(const struct segment *s, const struct connection *c, __u32 live)
 {
-	return s && c && live && is_opener(c, s) && (c->turn & (TURN_SIDE | TURN_SHORT)) == ((!s->side + 1) | TURN_SHORT);
+	return s && c && live && credit_answered(is_opener(c, s), c->turn, s->side);
 }
 
 // The question of credit_ack, and the answer of credit_decides.
@@ -170,9 +161,7 @@ __noinline int credit_rests_with(__u32 id, struct credited *d, __u32 promise)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 
-	if (!p || !d || promise || !credit_rests(&p->config, &d->ack))
-		return promise;
-	return credit_rest(&p->config, &p->state, &d->ack, &d->answer);
+	return p && d ? credit_rest(&p->config, &p->state, &d->ack, promise, &d->answer) : promise;
 }
 
 // Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Sets the promise of the
@@ -247,12 +236,10 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
 	d.ack.pacing = credit_pacing(id, live);
 	d.ack.promise = sender->promise;
-	d.ack.answered = credit_answered(s, c, live);
-	if (!(d.ack.opens | d.ack.promise | d.ack.pacing | d.ack.behind | d.ack.answered))
+	d.ack.answered = credit_answer_of(s, c, live);
+	if (!credit_concerns(&d.ack))
 		return 0;
-	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
-	if (d.ack.advance_bytes >= REACH)
-		d.ack.advance_bytes = 0;
+	d.ack.advance_bytes = credit_advance(c->acks[s->side & 1].una, s->ack);
 	d.ack.ack = s->ack;
 	d.ack.sent = c->sent[!s->side];
 	d.ack.allowed = sender->allowed;
