@@ -69,6 +69,19 @@ static __always_inline __s64 credit_left(const struct end *e, __u32 now)
 	return (__s64)(__s32)(e->promise_until - now) * (1 << CREDIT_UNIT_LOG2_NS);
 }
 
+// The question of credit_ack, and the answer of credit_decides.
+struct credited {
+	struct credit_ack ack;
+	struct credit_answer answer;
+	__s64 left_ns; // until the promise ends, for credit_life
+};
+
+#ifdef WEIR_LAW_TRACE
+#include "trace_credits.h"
+#else
+#define credited_at(here) (here)
+#endif
+
 // Calls credit_turn. Functions of their own like this one have the verifier check their branches once.
 __noinline int credit_turns(__u32 side, __u32 payload, __u32 segment, __u32 longest)
 {
@@ -81,10 +94,12 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 	__u32 id = port_id, promise, segment;
 	struct port_credit *p;
 	__u8 side, turn, next, life;
+	struct credit_report report;
 	struct end *e;
-	__u16 longest;
+	__u16 before, longest;
 	int begins;
 	__u64 now;
+	__s64 left;
 
 	if (!s || !c)
 		return 0;
@@ -98,17 +113,24 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 		p = bpf_map_lookup_elem(&credits, &id);
 		if (p) {
 			now = bpf_ktime_get_ns();
-			life = credit_life(&p->config, credit_left(e, credit_time(now)));
+			left = credit_left(e, credit_time(now));
+			life = credit_life(&p->config, left);
+			credit_reports(&report, id, CREDIT_USED);
+			credit_hears(&report, now, left, promise, s->payload, life);
 			bpf_spin_lock(&p->lock);
 			credit_used(&p->config, &p->state, now, promise, s->payload, life);
+			credit_ends(&report, p);
 			bpf_spin_unlock(&p->lock);
+			credit_reported(&report);
 		}
 	}
 	segment = credit_segment_of(s->payload, gso);
-	longest = credit_longest(e->longest, segment);
-	if (longest != e->longest)
+	before = e->longest;
+	longest = credit_longest(before, segment);
+	if (longest != before)
 		e->longest = longest;
 	next = credit_turns(side, s->payload, segment, longest);
+	asked_turn(s, gso, turn, next, begins, before, longest);
 	if (turn != next)
 		c->turn = next;
 	return begins;
@@ -120,16 +142,21 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 	__u32 id = port_id;
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 	struct port *port = port_of(id);
+	struct credit_report report;
 	__u64 now;
 
 	if (!p || !port || !p->config.mode)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!credit_counts_other(&p->state, port->pacing, now))
+	if (!law_counts_other(id, port->pacing, now))
 		return 0;
+	credit_reports(&report, id, CREDIT_OTHER);
+	credit_hears(&report, now, 0, 0, ctx->len, 0);
 	bpf_spin_lock(&p->lock);
 	credit_other(&p->config, &p->state, now, ctx->len);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
+	credit_reported(&report);
 	return 0;
 }
 
@@ -137,23 +164,30 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 // handshake of its connection. A function of its own, so that the verifier checks its branches once.
 __noinline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
 {
+	__u32 sent;
+	__u8 opens;
+
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
-	return credit_opens(!!(s->flags & TCP_SYN), is_opener(c, s), begins, entered && !s->payload, c->sent[!s->side], s->ack);
+	sent = c->sent[!s->side];
+	opens = credit_opens(!!(s->flags & TCP_SYN), is_opener(c, s), begins, entered && !s->payload, sent, s->ack);
+	asked_opens(s, c, begins, entered && !s->payload, sent, opens);
+	return opens;
 }
 
 // Calls credit_answered. Without a lease no answer gets a promise.
 __noinline int credit_answer_of(const struct segment *s, const struct connection *c, __u32 live)
 {
-	return s && c && live && credit_answered(is_opener(c, s), c->turn, s->side);
-}
+	int answered;
+	__u8 turn;
 
-// The question of credit_ack, and the answer of credit_decides.
-struct credited {
-	struct credit_ack ack;
-	struct credit_answer answer;
-	__s64 left_ns; // until the promise ends, for credit_life
-};
+	if (!s || !c || !live)
+		return 0;
+	turn = c->turn;
+	answered = credit_answered(is_opener(c, s), turn, s->side & 1);
+	asked_answered(s, c, turn, answered);
+	return answered;
+}
 
 // Has the core decide whether an acknowledgement leaves an end without a promise at rest. Returns the promise of the end from
 // now on. A function of its own, so that the verifier checks its branches once.
@@ -169,15 +203,21 @@ __noinline int credit_rests_with(__u32 id, struct credited *d, __u32 promise)
 __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	struct credit_report report;
 	__u32 promise;
 
 	if (!p || !d || !sender)
 		return 0;
 	d->ack.life = credit_life(&p->config, d->left_ns);
+	credit_reports(&report, id, CREDIT_ACKNOWLEDGED);
+	credit_hears_ack(&report, d);
 	bpf_spin_lock(&p->lock);
 	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
-	sender->promise = credit_rests_with(id, d, promise);
+	credit_tells(&report, promise, &d->answer);
+	credit_reported(&report);
+	sender->promise = law_rests(id, d, promise);
 	if (sender->allowed != d->answer.allowed)
 		sender->allowed = d->answer.allowed;
 	if (d->answer.renewed)
@@ -190,15 +230,20 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
+	struct turn turn;
 	__u32 paces;
 
 	if (!port || !config)
 		return 0;
-	paces = port_must_pace(config, port, live);
+	paces = law_paces(id, config, port, live);
 	if (paces != port->pacing) {
+		turn_begins(&turn, id, TURN_PACES);
 		bpf_spin_lock(&port->lock);
+		turn_hears(&turn, config, port, 0, paces, live, 0);
 		port_paces(config, port, paces);
+		turn_ends(&turn, config, port);
 		bpf_spin_unlock(&port->lock);
+		turn_reported(&turn);
 	}
 	return paces;
 }
@@ -208,17 +253,17 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 // CREDIT_CLASS_SHIFT the id of the port whose credits it needs. (One number, because the caller has no stack left.)
 __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
 {
-	struct credited d = {};
+	struct credited here = {}, *d = credited_at(&here);
 	struct port_config *config;
 	struct control *control = control_of();
 	struct end *e, *sender;
 	struct credit_wait *wait;
 	struct port *port;
-	__u32 id, now, live;
+	__u32 id, now, live, una;
 
-	if (!s || !c || !control)
+	if (!s || !c || !control || !d)
 		return 0;
-	d.ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
+	d->ack.opens = credit_opening(s, c, s->payload && c->owner ? credit_data(s, c, ctx->gso_size) : 0, table == TABLE_FLOWS);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
@@ -226,41 +271,45 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	config = bpf_map_lookup_elem(&configs, &id);
 	if (!port || !config || !config->credit)
 		return 0;
-	d.ack.now_ns = bpf_ktime_get_ns();
-	now = credit_time(d.ack.now_ns);
-	live = !config->releasing && mode_of(config) == ENFORCE_ALL && control_is_live(control, d.ack.now_ns);
+	d->ack.now_ns = bpf_ktime_get_ns();
+	now = credit_time(d->ack.now_ns);
+	live = !config->releasing && mode_of(config) == ENFORCE_ALL && control_is_live(control, d->ack.now_ns);
 	if (!live) {
 		sender->promise = 0;
-		d.ack.opens = 0;
+		d->ack.opens = 0;
 	}
-	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
-	d.ack.pacing = credit_pacing(id, live);
-	d.ack.promise = sender->promise;
-	d.ack.answered = credit_answer_of(s, c, live);
-	if (!credit_concerns(&d.ack))
+	d->ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
+	d->ack.pacing = credit_pacing(id, live);
+	d->ack.promise = sender->promise;
+	d->ack.answered = credit_answer_of(s, c, live);
+	if (!credit_concerns(&d->ack)) {
+		asked_unconcerned(id, d);
 		return 0;
-	d.ack.advance_bytes = credit_advance(c->acks[s->side & 1].una, s->ack);
-	d.ack.ack = s->ack;
-	d.ack.sent = c->sent[!s->side];
-	d.ack.allowed = sender->allowed;
-	d.ack.longest_bytes = sender->longest;
-	d.ack.ends = !!(sender->flags & END_FIN);
-	d.left_ns = credit_left(sender, now);
-	d.ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
-	d.ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
-	port_backlog(config, port, &d.ack.backlog_bytes);
-	d.ack.length_bytes = ctx->len;
-	d.ack.fixed = !!ctx->gso_size;
-	credit_decides(id, &d, sender);
+	}
+	una = c->acks[s->side & 1].una;
+	d->ack.advance_bytes = credit_advance(una, s->ack);
+	asked_advance(id, una, s->ack, d->ack.advance_bytes);
+	d->ack.ack = s->ack;
+	d->ack.sent = c->sent[!s->side];
+	d->ack.allowed = sender->allowed;
+	d->ack.longest_bytes = sender->longest;
+	d->ack.ends = !!(sender->flags & END_FIN);
+	d->left_ns = credit_left(sender, now);
+	d->ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
+	d->ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
+	port_backlog(config, port, &d->ack.backlog_bytes);
+	d->ack.length_bytes = ctx->len;
+	d->ack.fixed = !!ctx->gso_size;
+	credit_decides(id, d, sender);
 	wait = credit_wait_of();
-	if (!d.answer.length_bytes || !wait)
+	if (!d->answer.length_bytes || !wait)
 		return 0;
-	wait->answer = d.answer;
-	wait->now_ns = d.ack.now_ns;
+	wait->answer = d->answer;
+	wait->now_ns = d->ack.now_ns;
 	wait->until_before = e->waits_until;
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
-		e->waits_until = credit_time(d.answer.leaves_ns + CREDIT_SLACK_NS) + 1;
-	return id << CREDIT_CLASS_SHIFT | (d.answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
+		e->waits_until = credit_time(d->answer.leaves_ns + CREDIT_SLACK_NS) + 1;
+	return id << CREDIT_CLASS_SHIFT | (d->answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
 }
 
 // Takes back the wait of a packet that the parking refused: it passes. e: the end that sent it.
@@ -268,13 +317,19 @@ static __always_inline void credit_passes(__u32 id, struct end *e)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 	struct credit_wait *wait = credit_wait_of();
+	struct credit_report report;
 
 	if (!p || !wait)
 		return;
 	e->waits_until = wait->until_before;
+	credit_reports(&report, id, CREDIT_REFUSED);
+	credit_hears(&report, wait->now_ns, 0, 0, 0, 0);
+	credit_tells(&report, 0, &wait->answer);
 	bpf_spin_lock(&p->lock);
 	credit_refused(&p->config, &p->state, wait->now_ns, &wait->answer);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
+	credit_reported(&report);
 }
 
 // Parks a packet of the end e as credit_ack said. Returns the program's verdict.

@@ -142,7 +142,7 @@ func (r *Recorder) counts() (lost, made uint64, err error) {
 	entries := r.orders.Iterate()
 	for entries.Next(&id, &order) {
 		lost += order.Lost
-		made += order.Number
+		made += order.Number + order.Credits
 	}
 	return lost, made, entries.Err()
 }
