@@ -215,7 +215,7 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
 	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
-	credit_tells(&report, promise, &d->answer);
+	credit_replies(&report, promise, &d->answer);
 	credit_reported(&report);
 	sender->promise = law_rests(id, d, promise);
 	if (sender->allowed != d->answer.allowed)
@@ -324,7 +324,7 @@ static __always_inline void credit_passes(__u32 id, struct end *e)
 	e->waits_until = wait->until_before;
 	credit_reports(&report, id, CREDIT_REFUSED);
 	credit_hears(&report, wait->now_ns, 0, 0, 0, 0);
-	credit_tells(&report, 0, &wait->answer);
+	credit_replies(&report, 0, &wait->answer);
 	bpf_spin_lock(&p->lock);
 	credit_refused(&p->config, &p->state, wait->now_ns, &wait->answer);
 	credit_ends(&report, p);

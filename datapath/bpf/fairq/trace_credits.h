@@ -77,7 +77,7 @@ static __always_inline void credit_hears_ack(struct credit_report *report, const
 	report->record->left_ns = d->left_ns;
 }
 
-static __always_inline void credit_tells(struct credit_report *report, __u32 promise, const struct credit_answer *answer)
+static __always_inline void credit_replies(struct credit_report *report, __u32 promise, const struct credit_answer *answer)
 {
 	if (!report->record)
 		return;
@@ -124,7 +124,7 @@ __noinline int law_rests(__u32 id, struct credited *d, __u32 promise)
 	promise = credit_rest(&p->config, &p->state, &d->ack, promise, &d->answer);
 	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
-	credit_tells(&report, promise, &d->answer);
+	credit_replies(&report, promise, &d->answer);
 	credit_reported(&report);
 	return promise;
 }

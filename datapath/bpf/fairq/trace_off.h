@@ -45,7 +45,7 @@ struct credit_report {
 #define credit_reports(report, id, event) ((void)(report))
 #define credit_hears(report, now, left, promise, bytes, life) ((void)(report))
 #define credit_hears_ack(report, d) ((void)(report))
-#define credit_tells(report, promise, answer) ((void)(report))
+#define credit_replies(report, promise, answer) ((void)(report))
 #define credit_ends(report, p) ((void)(report))
 #define credit_reported(report) ((void)(report))
 #define law_rests(id, d, promise) credit_rests_with(id, d, promise)

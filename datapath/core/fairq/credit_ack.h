@@ -158,9 +158,9 @@ WEIR_INLINE int credit_rests(const struct credit_config *config, const struct cr
 }
 
 // Event, after credit_acknowledges, which returned this promise. Returns the promise of the end from now on. An end that is
-// left at rest without a promise gets one: two segments, which a receiver acknowledges at once; or one, if as many requests as
-// came at once recently would otherwise wait for more than 3/4 of the longest wait. It is not live, so the next request is
-// charged for it.
+// left at rest without a promise gets one of two segments, which a receiver acknowledges at once. It gets one segment if as
+// many requests as came at once recently would otherwise wait for more than 3/4 of the longest wait. The promise is not live,
+// so the next request is charged for it.
 WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_state *state,
 				 const struct credit_ack *ack, weir_u32 promise, struct credit_answer *answer)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a segment means for promises and credits: whose turn it is to send data, which flight the segment may begin, and
+// Questions of promises and credits about a segment: whose turn it is to send data, which flight the segment may begin, and
 // whether it acknowledges an answer. credit_ack.h uses the answers.
 #ifndef WEIR_CORE_CREDIT_TURN_H
 #define WEIR_CORE_CREDIT_TURN_H
@@ -40,9 +40,13 @@ WEIR_INLINE weir_u8 credit_turn(weir_u32 side, weir_u32 payload_bytes, weir_u32 
 	return (weir_u8)((side + 1) | (is_short ? CREDIT_TURN_SHORT : 0));
 }
 
-// Returns what a segment may open: enum credit_opens. opener: its sender opened the connection; begins: its data begins a
-// turn; completes: it completes the handshake, and has no data; sent: sequence number behind the furthest data of the other
-// end; ack: its acknowledgement number.
+// Returns what a segment may open: enum credit_opens.
+//
+//   opener     1: its sender opened the connection
+//   begins     1: its data begins a turn
+//   completes  1: it completes the handshake, and has no data
+//   sent       sequence number behind the furthest data of the other end
+//   ack        its acknowledgement number
 WEIR_INLINE weir_u8 credit_opens(int syn, int opener, int begins, int completes, weir_u32 sent, weir_u32 ack)
 {
 	if (syn)

@@ -4,6 +4,7 @@ package lawtrace
 
 import (
 	"fmt"
+	"slices"
 
 	"weir/datapath/native"
 )
@@ -32,6 +33,9 @@ var creditCounts = []string{
 	countMustPace, countPaces, countAcknowledged, countParked, countPromised, countRested, countRests, countUsed, countCounted, countOther, countRefused,
 	countTurned, countOpens, countAnswered, countAdvance, countUnconcerned,
 }
+
+// CreditCalls returns the rows of a report about promises and credits.
+func CreditCalls() []string { return slices.Clone(creditCounts) }
 
 // The values are those of bpf/fairq/trace_records.h.
 const (

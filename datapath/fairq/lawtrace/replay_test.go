@@ -21,6 +21,11 @@ type made struct {
 	acks   []lawtraceLawAck
 	counts []lawtraceLawCount
 	next   uint64
+
+	paces      []lawtraceLawPaces
+	credits    []creditRecord
+	asked      []lawtraceLawAsked
+	nextCredit uint64
 }
 
 const madePort = 7
@@ -118,12 +123,13 @@ func newMade(t *testing.T) *made {
 		m.turn(native.Turn{Event: native.Ticked, NowNs: 1e9 + (60+i)*600_000, Readable: true})
 	}
 	m.turn(native.Turn{Event: native.Stopped})
+	m.promises()
 	return m
 }
 
 // raw returns the records, acks before looks before turns: a ring buffer may deliver them so.
 func (m *made) raw() (out []byte) {
-	for _, list := range []any{m.acks, m.counts, m.looks, m.turns} {
+	for _, list := range []any{m.credits, m.asked, m.paces, m.acks, m.counts, m.looks, m.turns} {
 		var err error
 		if out, err = binary.Append(out, binary.LittleEndian, list); err != nil {
 			m.t.Fatal(err)
