@@ -24,7 +24,7 @@ var creditMutants = []lawMutant{
 	{"the law does not restart after the port paced", "credit.h", "if (port->pacing && !paces)", "if (0)", "credits", "port_paces("},
 	{"the end of a message releases a window", "credit_ack.h", "!ack->ends && !credit_is_last(ack)", "!ack->ends", "credits", "credit_acknowledges("},
 	{"an end at rest gets one segment", "credit_ack.h", "two = 2 * ack->floor_bytes", "two = 1 * ack->floor_bytes", "credits", "credit_rest("},
-	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what its window is limited to"},
+	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what promises and pacing grant"},
 	{"a request must acknowledge more than everything", "credit_turn.h", "(int)(sent - ack) <= 0", "(int)(sent - ack) < 0", "credits", "credit_opens"},
 	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
 }
@@ -48,7 +48,7 @@ func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trac
 		}
 		b.conns = all
 		b.ask(t)
-		b.conns = []*testnet.Pair{b.Dial(t, l)}
+		b.conns = []*testnet.Pair{b.Dial(t, l, testnet.WindowScale(4))} // its windows can express one segment and two
 		testnet.Until(t, "only one connection counts as a flow", func() bool {
 			b.ask(t)
 			_, in := statsOfBoth(t, b.f)

@@ -45,6 +45,14 @@ static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, c
 		grant_promised(port, ask->bucket, credit_limit(port, ask->promise), granted);
 }
 
+static weir_u64 native_grants(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask)
+{
+	struct granted granted = {0};
+
+	native_granted(w, id, now_ns, ask, &granted);
+	return granted.window_q8;
+}
+
 static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct native_ack *ask,
 			       const struct granted *granted, struct window_edge *edge)
 {

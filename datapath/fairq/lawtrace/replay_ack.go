@@ -39,6 +39,10 @@ func (r *replay) ack(p place) error {
 	} else {
 		field = r.sw.Window(r.id(), a.NowNs, &ask, &edge)
 	}
+	if a.Credit != 0 {
+		grants := r.sw.GrantsQ8(r.id(), a.NowNs, &ask)
+		r.check(KindCredit, grants == a.Granted.WindowQ8, name+": what promises and pacing grant", ask, a.Granted.WindowQ8, grants)
+	}
 	r.limits(&a, field)
 	r.check(KindWindow, field.Governed() == (a.Granted.WindowQ8 != 0), name+": whether it is limited", ask, a.Granted.WindowQ8 != 0, field.Governed())
 	if a.Called != 0 {

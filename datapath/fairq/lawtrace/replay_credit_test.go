@@ -37,6 +37,7 @@ func (m *made) promises() {
 	m.paces = append(m.paces, lawtraceLawPaces{Head: m.head(recordPaces), Config: madeConfig, Live: 1, Answer: 0})
 	m.turn(native.Turn{Event: native.Paces, Value: 1})
 	m.turns[len(m.turns)-1].Pacing = 1
+	m.ackWith(0, 5000, 1)
 	var last native.CreditAnswer
 	for i := range uint64(20) {
 		ack := native.CreditAck{NowNs: 1e9, FloorBytes: 1461, LengthBytes: 130, Opens: native.CreditOpens, Pacing: 1, Ack: 7}
@@ -83,6 +84,8 @@ func TestReplay_FindsEveryCredit(t *testing.T) {
 	}{
 		{"port_must_pace(", func(m *made) { m.paces[0].Answer = 1 }},
 		{"port_paces(paces=1): whether it paces", func(m *made) { m.turns[len(m.turns)-1].Pacing = 0 }},
+		{": what promises and pacing grant", func(m *made) { m.acks[len(m.acks)-1].Promise++ }},
+		{": what promises and pacing grant", func(m *made) { m.acks[len(m.acks)-1].Granted.WindowQ8 += 256 }},
 		{"credit_acknowledges(left_ns=-4,", decision(8, func(k *creditRecord) { k.Promise++ })},
 		{": the promise", decision(8, func(k *creditRecord) { k.Promise++ })},
 		{": when it leaves", decision(8, func(k *creditRecord) { k.Answer.LeavesNs++ })},
