@@ -34,7 +34,8 @@ func randomCredit() *vector.File {
 // randomCreditEvent makes one event at a time.
 func randomCreditEvent(r *rand.Rand, now uint64) vector.Line {
 	at := vector.Field{Key: "now_ns", Value: now}
-	left := vector.Field{Key: "left_ns", Value: sized(r, 28) - sized(r, 28)}
+	until, since := sized(r, 28), sized(r, 28)
+	left := vector.Field{Key: "left_ns", Value: until - since}
 	bit := func(key string) vector.Field { return vector.Field{Key: key, Value: r.Uint64N(2)} }
 	number := sized(r, 32)
 	switch r.IntN(12) {
