@@ -131,7 +131,7 @@ sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-u
 differential: ## compare decisions of the kernel and of the simulator, 100,000 of each kind, on real TCP: minutes (docs/differential.md)
 	@scripts/need-root
 	$(GO) run ./tools/fairq-differential $(DIFFERENTIAL)
-	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_Release$$' ./datapath/fairq -args -release-answers 100000 | grep -A 40 'all together\|FAIL\|_test.go'
+	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_Release$$' ./datapath/fairq -args -release-answers 100000 | grep -A 60 'all together\|FAIL\|_test.go'
 
 lab-truth: build deps ## compare the lab with iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": only those)
 	@scripts/need-root

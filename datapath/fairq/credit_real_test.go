@@ -21,14 +21,23 @@ type creditBed struct {
 
 const creditAnswer = 12_000 // bytes
 
-func newCreditBed(t *testing.T, conns int, c fairq.Config) *creditBed {
-	t.Helper()
-	b := &creditBed{rwndPath: newRwndPath(t, testnet.PathOptions{PortBps: 50e6})}
-	law := fairq.Law{
+// creditLaw is the law at the ports of a creditBed.
+func creditLaw() fairq.Law {
+	return fairq.Law{
 		TargetBytes: 6000, BufferBytes: 60_000, PipeBytes: 2000, RateBps: 50e6,
 		Tick: time.Millisecond, Period: 4 * time.Millisecond, Active: 4 * time.Second,
 	}
+}
+
+func newCreditBed(t *testing.T, conns int, c fairq.Config) *creditBed {
+	t.Helper()
 	c.Credit = fairq.CreditPaces
+	return newCreditBedOf(t, conns, creditLaw(), c)
+}
+
+func newCreditBedOf(t *testing.T, conns int, law fairq.Law, c fairq.Config) *creditBed {
+	t.Helper()
+	b := &creditBed{rwndPath: newRwndPath(t, testnet.PathOptions{PortBps: 50e6})}
 	b.f = b.govern(t, law, law, c)
 	l := b.Listen(t, testnet.ReceiverIPv4)
 	for range conns {

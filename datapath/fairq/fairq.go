@@ -161,7 +161,7 @@ type Config struct {
 	// Edge: windows are advertised on some ACKs to an edge (edge.Attach), which applies them to all. Zero:
 	// every ACK is rewritten here.
 	Edge EdgeMode
-	// Credit: promises and credits at the ports that have a RateBps. Not with Edge or Trace.
+	// Credit: promises and credits at the ports that have a RateBps. Not with Edge.
 	Credit Credit
 	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs a
 	// lock for each ACK. It does not work with Pin, and works for one Attach only: a second one returns an
@@ -325,8 +325,8 @@ func (c *Config) check(ports []Port) error {
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
 	case c.Trace != nil && c.Pin != "":
 		return errors.New("a law is traced without Pin only: leave Trace or Pin out")
-	case c.Credit != CreditOff && (c.Edge.Interval != 0 || c.Trace != nil):
-		return errors.New("promises and credits do not work with edge mode or a trace: leave one of them out")
+	case c.Credit != CreditOff && c.Edge.Interval != 0:
+		return errors.New("promises and credits do not work with edge mode: leave one of them out")
 	case c.Lease < 2*HeartbeatInterval:
 		return fmt.Errorf("a lease of %v: at least %v, two heartbeats", c.Lease, 2*HeartbeatInterval)
 	}

@@ -55,6 +55,7 @@ func lawTraces(t *testing.T) map[string]*lawtrace.Trace {
 		"opening":  traced(t, tracedLaw(), fairq.Config{Count: fairq.CountOpening}, 2000),
 		"register": traced(t, tracedLaw(), fairq.Config{Count: fairq.CountHandshake}, 1000),
 		"part":     tracedThrough(t, tracedLaw(), fairq.Config{}, 2000, through(tracedLaw())),
+		"credits":  tracedCredits(t, fairq.CreditPaces, 4),
 		"edge":     traced(t, tracedLaw(), fairq.Config{Edge: fairq.EdgeMode{Interval: fairq.EdgeInterval}}, 2000),
 	}
 }
@@ -151,7 +152,7 @@ func TestDifferential_FindsMutants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, m := range append([]lawMutant{{name: "as it is"}}, lawMutants...) {
+	for _, m := range slices.Concat([]lawMutant{{name: "as it is"}}, lawMutants, creditMutants) {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			dir := t.TempDir()
 			binary, args := filepath.Join(dir, "replay"), []string(nil)

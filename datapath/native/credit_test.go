@@ -32,9 +32,26 @@ func newCreditBed(t interface{ Cleanup(func()) }, mode native.CreditMode) *credi
 	return b
 }
 
+// acknowledges takes the steps of a world for one acknowledgement, and returns the promise of the data's sender.
+func (b *creditBed) acknowledges(ack *native.CreditAck, leftNs int64, a *native.CreditAnswer) uint32 {
+	paces := uint32(0)
+	if b.sw.MustPace(0, true) {
+		paces = 1
+	}
+	if paces != b.sw.Port(0).Pacing {
+		b.sw.Turn(0, &native.Turn{Event: native.Paces, Value: paces})
+	}
+	ack.Pacing = uint8(paces)
+	if !ack.Concerned() {
+		*a = native.CreditAnswer{LeavesNs: ack.NowNs, Allowed: ack.Allowed}
+		return 0
+	}
+	return b.sw.CreditRests(0, ack, b.sw.Acknowledges(0, ack, leftNs, a), a)
+}
+
 // opens is a request at a time, with the port's backlog. It returns the promise and when the request leaves.
 func (b *creditBed) opens(nowNs uint64, backlog uint32) (promise uint32, a native.CreditAnswer) {
-	promise = b.sw.Acknowledges(0, &native.CreditAck{
+	promise = b.acknowledges(&native.CreditAck{
 		NowNs: nowNs, FloorBytes: 1461, BacklogBytes: backlog, LengthBytes: 130, Opens: native.CreditOpens,
 	}, 0, &a)
 	return promise, a
@@ -120,7 +137,7 @@ func TestCredit_PromiseIsChargedOnce(t *testing.T) {
 	promise, a := b.opens(0, 0)
 	charged := b.state.ChargedNs
 	var again native.CreditAnswer
-	got := b.sw.Acknowledges(0, &native.CreditAck{
+	got := b.acknowledges(&native.CreditAck{
 		NowNs: 1000, Promise: promise, FloorBytes: 1461, BacklogBytes: 60_000, LengthBytes: 130, Opens: native.CreditOpens,
 	}, int64(a.LiveNs)-1000, &again)
 	if got != promise || b.state.ChargedNs != charged {
@@ -190,7 +207,7 @@ func (b *ackBed) acks(bytes uint32) (charged uint32) {
 	b.ack.AdvanceBytes, b.ack.Ack = bytes, b.ack.Ack+bytes
 	before := b.state.ChargedNs
 	var a native.CreditAnswer
-	b.sw.Acknowledges(0, &b.ack, 0, &a)
+	b.acknowledges(&b.ack, 0, &a)
 	b.ack.Allowed = a.Allowed
 	return uint32((b.state.ChargedNs - before) / 8 * 32 / 33)
 }
@@ -243,7 +260,7 @@ func TestCredit_FirstFlightIsChargedOnce(t *testing.T) {
 	var a native.CreditAnswer
 	complete := b.ack
 	complete.Opens = native.CreditCompletes
-	promise := b.sw.Acknowledges(0, &complete, 0, &a)
+	promise := b.acknowledges(&complete, 0, &a)
 	if promise != 2*1461 {
 		t.Fatalf("the ACK of a handshake promises %d bytes, want two segments", promise)
 	}
@@ -261,7 +278,7 @@ func TestCredit_ManyHandshakes(t *testing.T) {
 	two, one := 0, 0
 	for range 20_000 {
 		var a native.CreditAnswer
-		switch promise := b.sw.Acknowledges(0, &complete, 0, &a); promise {
+		switch promise := b.acknowledges(&complete, 0, &a); promise {
 		case 2 * 1461:
 			two++
 		case 1461:
@@ -282,10 +299,10 @@ func TestCredit_ARequestTakesNothingBack(t *testing.T) {
 	var a native.CreditAnswer
 	opens := b.ack
 	opens.Opens = native.CreditCompletes
-	opens.Promise = b.sw.Acknowledges(0, &opens, 0, &a)
+	opens.Promise = b.acknowledges(&opens, 0, &a)
 	opens.Opens, opens.BacklogBytes, opens.NowNs = native.CreditOpens, 60_000, 50e6 // no room, and the clock has forgotten the handshake
 	before := b.state.ChargedNs
-	if promise := b.sw.Acknowledges(0, &opens, -45e6, &a); promise != 2*1461 || b.state.ChargedNs-before < 2*1461*8 {
+	if promise := b.acknowledges(&opens, -45e6, &a); promise != 2*1461 || b.state.ChargedNs-before < 2*1461*8 {
 		t.Errorf("promise %d, charged %d ns: want two segments", promise, b.state.ChargedNs-before)
 	}
 }
@@ -314,7 +331,7 @@ func TestCredit_AnEndRestsWithTwoSegments(t *testing.T) {
 			b.sends(1000)
 			b.ack.AdvanceBytes, b.ack.Ack = 1000, b.ack.Ack+1000
 			var a native.CreditAnswer
-			promise := b.sw.Acknowledges(0, &b.ack, 0, &a)
+			promise := b.acknowledges(&b.ack, 0, &a)
 			if promise != c.want || promise != 0 && a.Renewed == 0 {
 				t.Fatalf("promise %d, want %d; %+v", promise, c.want, a)
 			}
@@ -326,7 +343,7 @@ func TestCredit_AnEndRestsWithTwoSegments(t *testing.T) {
 			}
 			b.ack.Opens, b.ack.Promise, b.ack.NowNs = native.CreditOpens, promise, 1e9
 			left := int64(a.LiveNs) - 1e9
-			if got := b.sw.Acknowledges(0, &b.ack, left, &a); got < 14_600 || b.state.ChargedNs < 14_600*8 {
+			if got := b.acknowledges(&b.ack, left, &a); got < 14_600 || b.state.ChargedNs < 14_600*8 {
 				t.Errorf("a request at an empty port: promise %d, charged %d ns; want a first flight", got, b.state.ChargedNs)
 			}
 		})
@@ -402,7 +419,7 @@ func TestCredit_Properties(t *testing.T) {
 				Ends: uint8(rapid.IntRange(0, 1).Draw(t, "ends")), Fixed: uint8(rapid.IntRange(0, 1).Draw(t, "fixed")),
 			}
 			var a native.CreditAnswer
-			promise := b.sw.Acknowledges(0, &ask, 0, &a)
+			promise := b.acknowledges(&ask, 0, &a)
 			if ask.Opens != 0 && (promise < ask.FloorBytes || promise > max(2*ask.FloorBytes, b.config.FirstBytes)+1<<ask.Shift) {
 				t.Fatalf("a promise of %d with a floor of %d", promise, ask.FloorBytes)
 			}

@@ -32,7 +32,7 @@ type Ack struct {
 	Gone      uint8  // 1: user space has gone, and flows are released
 	_         [3]uint8
 	Promise   uint32 // End.Promise of the data's sender
-	_         uint32
+	Credit    uint32 // 1: promises and credits limit it, too
 }
 
 // Field is the answer to an Ack.
@@ -64,7 +64,12 @@ func (s *Switch) Window(id int, nowNs uint64, a *Ack, edge *WindowEdge) Field {
 	return Field(C.native_window(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_native_ack)(unsafe.Pointer(a)), (*C.struct_window_edge)(unsafe.Pointer(edge))))
 }
 
-// Advertise does the same in edge mode, for all ACKs but SYN-ACKs. e is the end that sends the ACK. flagged: a
+// GrantsQ8 returns the limit of an ACK before its floor, in 1/256 byte; 0: none.
+func (s *Switch) GrantsQ8(id int, nowNs uint64, a *Ack) uint64 {
+	return uint64(C.native_grants(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_native_ack)(unsafe.Pointer(a))))
+}
+
+// Advertise returns the field as Window does, in edge mode, for all ACKs but SYN-ACKs. e is the end that sends the ACK. flagged: a
 // switch before this one has advertised its window. mayLeave: the ACK may still be left to the edge.
 func (s *Switch) Advertise(id int, now EdgeTime, flagged, mayLeave bool, a *Ack, e *End, edge *WindowEdge) Field {
 	flag, leave := C.int(0), C.int(0)

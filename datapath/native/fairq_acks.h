@@ -21,7 +21,7 @@ struct native_ack {
 	weir_u8 gone; // 1: user space has gone
 	weir_u8 zero[3];
 	weir_u32 promise; // of the data's sender, bytes; 0: none
-	weir_u32 more;
+	weir_u32 credit;  // 1: the program with promises and credits
 };
 
 #define NATIVE_GOVERNED (1ull << 32)
@@ -41,7 +41,16 @@ static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, c
 		return;
 	ack_granted(config, port, ask->bucket, ack_opens(config, port, w->count, ask->syn, here, &now_ns, &live), here, now_ns,
 		    granted);
-	grant_promised(port, ask->bucket, ask->promise, granted);
+	if (ask->credit)
+		grant_promised(port, ask->bucket, credit_limit(port, ask->promise), granted);
+}
+
+static weir_u64 native_grants(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask)
+{
+	struct granted granted = {0};
+
+	native_granted(w, id, now_ns, ask, &granted);
+	return granted.window_q8;
 }
 
 static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct native_ack *ask,

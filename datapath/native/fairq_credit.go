@@ -7,6 +7,12 @@ package native
 
 #cgo noescape native_credit_acknowledges
 #cgo nocallback native_credit_acknowledges
+#cgo noescape native_credit_rest
+#cgo nocallback native_credit_rest
+#cgo noescape native_credit_asks
+#cgo nocallback native_credit_asks
+#cgo noescape native_credit_concerns
+#cgo nocallback native_credit_concerns
 */
 import "C"
 
@@ -61,6 +67,9 @@ const (
 	CreditCompletes = C.CREDIT_COMPLETES // the ACK that completes a handshake
 )
 
+// CreditOpeners is the bit of CreditAck.Life for a promise of the end that opened the connection: enum credit_life.
+const CreditOpeners = C.CREDIT_OPENERS
+
 // CreditAck is struct credit_ack of core/fairq/credit_ack.h.
 type CreditAck struct {
 	NowNs         uint64
@@ -72,7 +81,7 @@ type CreditAck struct {
 	Opens         uint8
 	Pacing        uint8
 	Behind, Fixed uint8
-	life          uint8  // Acknowledges sets it
+	Life          uint8  // of the promise: enum credit_life. Acknowledges sets it
 	Ends          uint8  // 1: it acknowledges a FIN
 	Shift         uint8  // scale of the window in its header
 	Answered      uint8  // 1: the data's sender answers requests, and its latest segment was shorter than others
@@ -101,13 +110,73 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(CreditAck{})-C.sizeof_struct_credit_ack]
 	_ = [1]struct{}{}[unsafe.Sizeof(CreditAnswer{})-C.sizeof_struct_credit_answer]
 	_ = [1]struct{}{}[unsafe.Offsetof(CreditState{}.Promises)-unsafe.Offsetof(C.struct_credit_state{}.promises)]
+	_ = [1]struct{}{}[unsafe.Sizeof(CreditSegment{})-C.sizeof_struct_native_credit_segment]
 	_ = [1]struct{}{}[unsafe.Offsetof(CreditAck{}.Opens)-unsafe.Offsetof(C.struct_credit_ack{}.opens)]
 )
 
 // SetCredit begins promises and credits at a port, without anything released.
 func (s *Switch) SetCredit(id int, config *CreditConfig) *CreditState {
 	C.native_credit_begins(s.c, C.weir_u32(id), (*C.struct_credit_config)(unsafe.Pointer(config)))
+	return s.CreditState(id)
+}
+
+// CreditState returns the state of promises and credits at a port. It is valid until Close.
+func (s *Switch) CreditState(id int) *CreditState {
 	return (*CreditState)(unsafe.Pointer(&s.entry(id).credits))
+}
+
+// SetCreditConfig changes the configuration of promises and credits at a port. The state stays.
+func (s *Switch) SetCreditConfig(id int, config *CreditConfig) {
+	s.entry(id).credit = *(*C.struct_credit_config)(unsafe.Pointer(config))
+}
+
+// CreditTurn is the turn of a connection after data, and what the data means for it.
+type CreditTurn struct {
+	Turn    uint8  // enum credit_turn of core/fairq/credit_turn.h
+	Begins  bool   // the data begins the turn: the other end sent last, or nobody
+	Longest uint16 // End.Longest from now on
+}
+
+// NextTurn returns the turn after data of a side, 0 or 1: credit_begins and credit_turn. gsoBytes: as in struct end; longest:
+// End.Longest before it.
+func NextTurn(turn, side uint8, payloadBytes, gsoBytes uint32, longest uint16) CreditTurn {
+	t := uint32(C.native_credit_turn(C.weir_u8(turn), C.weir_u32(side), C.weir_u32(payloadBytes), C.weir_u32(gsoBytes), C.weir_u16(longest)))
+	return CreditTurn{uint8(t), t&C.NATIVE_CREDIT_BEGINS != 0, uint16(t >> C.NATIVE_CREDIT_LONGEST)}
+}
+
+// CreditSegment is a segment with an acknowledgement, and what is known of its connection. Ask sets the last three fields.
+type CreditSegment struct {
+	Ack          uint32
+	Sent         uint32 // sequence number behind the furthest data of the other end
+	Una          uint32 // the furthest acknowledgement before it
+	AdvanceBytes uint32 // CreditAck.AdvanceBytes: credit_advance
+	SYN          uint8
+	Opener       uint8 // 1: its sender opened the connection
+	Begins       uint8 // 1: its data begins a turn
+	Completes    uint8 // 1: it completes the handshake, and has no data
+	Turn         uint8 // CreditTurn.Turn, after its data
+	Side         uint8 // that sends it: 0 or 1
+	Opens        uint8 // CreditAck.Opens: credit_opens
+	Answered     uint8 // CreditAck.Answered: credit_answered
+}
+
+// Ask sets what the segment opens, whether it acknowledges an answer, and how much further it acknowledges.
+func (s *CreditSegment) Ask() {
+	C.native_credit_asks((*C.struct_native_credit_segment)(unsafe.Pointer(s)))
+}
+
+// Concerned reports whether promises and credits concern an acknowledgement: credit_concerns. Others must not be charged.
+func (a *CreditAck) Concerned() bool {
+	return C.native_credit_concerns((*C.struct_credit_ack)(unsafe.Pointer(a))) != 0
+}
+
+// MustPace reports whether a port must pace: port_must_pace. live: user space runs. A Turn with Paces starts or ends it.
+func (s *Switch) MustPace(id int, live bool) bool {
+	is := C.int(0)
+	if live {
+		is = 1
+	}
+	return C.native_must_pace(s.c, C.weir_u32(id), is) != 0
 }
 
 // Acknowledges charges an acknowledgement of data that leaves by the port. It returns the promise of the data's sender
@@ -115,6 +184,11 @@ func (s *Switch) SetCredit(id int, config *CreditConfig) *CreditState {
 // sender's promise ends (CreditAnswer.LiveNs less the time).
 func (s *Switch) Acknowledges(id int, ack *CreditAck, leftNs int64, answer *CreditAnswer) uint32 {
 	return uint32(C.native_credit_acknowledges(s.c, C.weir_u32(id), (*C.struct_credit_ack)(unsafe.Pointer(ack)), C.longlong(leftNs), (*C.struct_credit_answer)(unsafe.Pointer(answer))))
+}
+
+// CreditRests follows Acknowledges, which returned this promise. It returns the promise from now on: credit_rest.
+func (s *Switch) CreditRests(id int, ack *CreditAck, promise uint32, answer *CreditAnswer) uint32 {
+	return uint32(C.native_credit_rest(s.c, C.weir_u32(id), (*C.struct_credit_ack)(unsafe.Pointer(ack)), C.weir_u32(promise), (*C.struct_credit_answer)(unsafe.Pointer(answer))))
 }
 
 // CreditRefused takes back what Acknowledges charged at nowNs for a packet that the parking refused: credit_refused.
@@ -130,6 +204,11 @@ func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, 
 		life = C.CREDIT_OPENERS
 	}
 	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs), life)
+}
+
+// CreditCountsOther reports whether a frame that no credit released is charged: credit_counts_other. pacing: Port.Pacing.
+func (s *Switch) CreditCountsOther(id int, pacing uint32, nowNs uint64) bool {
+	return C.native_credit_counts_other(s.c, C.weir_u32(id), C.weir_u32(pacing), C.weir_u64(nowNs)) != 0
 }
 
 // CreditOther charges a frame that no credit released: credit_other.

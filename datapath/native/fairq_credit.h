@@ -4,26 +4,73 @@
 
 #include "fairq_world.h"
 
+// An acknowledgement, and what is known of its connection.
+struct native_credit_segment {
+	weir_u32 ack;
+	weir_u32 sent; // sequence number behind the furthest data of the other end
+	weir_u32 una;  // the furthest acknowledgement before it
+	weir_u32 advance_bytes; // answer: credit_advance
+	weir_u8 syn;
+	weir_u8 opener;    // 1: its sender opened the connection
+	weir_u8 begins;    // 1: its data begins a turn
+	weir_u8 completes; // 1: it completes the handshake, and has no data
+	weir_u8 turn;      // enum credit_turn, after its data
+	weir_u8 side;      // that sends it: 0 or 1
+	weir_u8 opens;     // answer: credit_opens
+	weir_u8 answered;  // answer: credit_answered
+};
+
+enum {
+	NATIVE_CREDIT_BEGINS = 1 << 8,
+	NATIVE_CREDIT_LONGEST = 16,
+};
+
 static void native_credit_begins(struct weir_world *w, weir_u32 id, const struct credit_config *config)
 {
 	w->entries[id].credit = *config;
 	w->entries[id].credits = (struct credit_state){0};
 }
 
-static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, struct credit_ack *ack,
-					   long long left_ns, struct credit_answer *answer)
+// Data of a side. Returns the turn after it; with NATIVE_CREDIT_BEGINS if it begins one, and above NATIVE_CREDIT_LONGEST the
+// longest segment of its end.
+static weir_u32 native_credit_turn(weir_u8 turn, weir_u32 side, weir_u32 payload_bytes, weir_u32 gso_bytes,
+				   weir_u16 longest_bytes)
+{
+	weir_u32 segment = credit_segment_of(payload_bytes, gso_bytes), begins = credit_begins(turn, side);
+
+	longest_bytes = credit_longest(longest_bytes, segment);
+	return (weir_u32)longest_bytes << NATIVE_CREDIT_LONGEST | (begins ? NATIVE_CREDIT_BEGINS : 0) |
+	       credit_turn(side, payload_bytes, segment, longest_bytes);
+}
+
+static void native_credit_asks(struct native_credit_segment *s)
+{
+	s->advance_bytes = credit_advance(s->una, s->ack);
+	s->opens = credit_opens(s->syn, s->opener, s->begins, s->completes, s->sent, s->ack);
+	s->answered = (weir_u8)credit_answered(s->opener, s->turn, s->side);
+}
+
+static int native_credit_concerns(const struct credit_ack *ack) { return credit_concerns(ack); }
+
+static int native_must_pace(struct weir_world *w, weir_u32 id, int live)
+{
+	return port_must_pace(&w->entries[id].config, &w->entries[id].at.port, live);
+}
+
+// left_ns: until the promise ends.
+static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, struct credit_ack *ack, long long left_ns,
+					   struct credit_answer *answer)
 {
 	struct native_entry *s = &w->entries[id];
-	weir_u32 promise;
 
-	ack->pacing = (weir_u8)port_must_pace(&s->config, &s->at.port, 1);
-	port_paces(&s->config, &s->at.port, ack->pacing);
 	ack->life = credit_life(&s->credit, left_ns);
-	*answer = (struct credit_answer){.leaves_ns = ack->now_ns, .allowed = ack->allowed};
-	if (!ack->opens && !ack->promise && !ack->pacing && !ack->behind && !ack->answered)
-		return 0;
-	promise = credit_acknowledges(&s->credit, &s->credits, ack, answer);
-	return !promise && credit_rests(&s->credit, ack) ? credit_rest(&s->credit, &s->credits, ack, answer) : promise;
+	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
+}
+
+static weir_u32 native_credit_rest(struct weir_world *w, weir_u32 id, const struct credit_ack *ack, weir_u32 promise,
+				   struct credit_answer *answer)
+{
+	return credit_rest(&w->entries[id].credit, &w->entries[id].credits, ack, promise, answer);
 }
 
 static void native_credit_refused(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct credit_answer *answer)
@@ -38,6 +85,11 @@ static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u64 now_n
 	struct native_entry *s = &w->entries[id];
 
 	credit_used(&s->credit, &s->credits, now_ns, promise, payload_bytes, credit_life(&s->credit, left_ns) | life);
+}
+
+static int native_credit_counts_other(struct weir_world *w, weir_u32 id, weir_u32 pacing, weir_u64 now_ns)
+{
+	return credit_counts_other(&w->entries[id].credits, pacing, now_ns);
 }
 
 static void native_credit_other(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 frame_bytes)

@@ -20,6 +20,7 @@ const (
 	SawMSS                     // Value: bytes
 	Stopped                    // by user space
 	Reused                     // its id now belongs to another port
+	Paces                      // Value: 1 if it starts to pace, 0 if it ends
 )
 
 // Turn is one event with its input.
@@ -53,6 +54,8 @@ func (s *Switch) Turn(id int, t *Turn) {
 		C.native_stopped(s.c, at)
 	case Reused:
 		C.native_reused(s.c, at)
+	case Paces:
+		C.native_paces(s.c, at, C.int(t.Value))
 	}
 }
 

@@ -20,6 +20,11 @@ static void native_limited(struct weir_world *w, weir_u32 id, weir_u64 gap_ns)
 	port_limited(&w->entries[id].config, &w->entries[id].at.port, gap_ns);
 }
 
+static void native_paces(struct weir_world *w, weir_u32 id, int paces)
+{
+	port_paces(&w->entries[id].config, &w->entries[id].at.port, paces);
+}
+
 static void native_stopped(struct weir_world *w, weir_u32 id) { port_stopped(&w->entries[id].at.port); }
 
 static void native_reused(struct weir_world *w, weir_u32 id) { port_reused(&w->entries[id].at.port); }

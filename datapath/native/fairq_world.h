@@ -12,6 +12,7 @@ struct port;
 WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
 #include "../core/fairq/ack.h"
 #include "../core/fairq/credit_ack.h"
+#include "../core/fairq/credit_turn.h"
 #include "../core/fairq/edge.h"
 #include "../core/fairq/release.h"
 #include "../core/fairq/slots.h"

@@ -15,7 +15,7 @@ import (
 var randomEvents = map[string]func() *vector.File{
 	"fairq":  randomFairQ,
 	"window": randomWindow,
-	"slots":  randomSlots, "release": randomRelease, "groups": randomGroups, "edge": randomEdge,
+	"slots":  randomSlots, "release": randomRelease, "groups": randomGroups, "edge": randomEdge, "credit": randomCredit,
 }
 
 // happens returns the line of one event.

@@ -36,8 +36,7 @@ type turns struct {
 	known [2]bool       // una is valid
 	live  [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
 	until [2]event.Time // the latest packet of an end waits until then
-	turn  uint8         // 1 + the end that sent data last
-	short bool          // its latest segment was shorter than others
+	turn  uint8         // native.CreditTurn.Turn
 }
 
 const (
@@ -71,15 +70,14 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	})
 }
 
-// took notes data that leaves by the port, and reports whether it begins a turn: the other end sent last, or nobody. longest:
-// payload of the longest segment that its end has sent.
-func (t *turns) took(from int, pk *network.Packet, longest uint16) bool {
+// took notes data that leaves by the port, and reports whether it begins a turn. e: the end that sent it.
+func (t *turns) took(from int, pk *network.Packet, e *native.End) bool {
 	if end := behind(pk); int32(end-t.sent[from]) > 0 || !t.has[from] {
 		t.sent[from], t.has[from] = end, true
 	}
-	begins := t.turn != uint8(from+1)
-	t.turn, t.short = uint8(from+1), pk.Payload() < int32(longest)
-	return begins
+	next := native.NextTurn(t.turn, uint8(from), uint32(pk.Payload()), 0, e.Longest)
+	t.turn, e.Longest = next.Turn, next.Longest
+	return next.Begins
 }
 
 // uses ends the promise of a segment's sender.
@@ -92,48 +90,51 @@ func (q *fairQPort) uses(c *connection, pk *network.Packet, now event.Time) {
 	}
 }
 
-// opens returns what a packet begins: native.CreditAccepts, CreditOpens, CreditCompletes, or 0. turns: it begins a turn;
-// completes: it completes a handshake.
-func (t *turns) opens(from int, pk *network.Packet, turns, completes bool) uint8 {
-	switch {
-	case pk.Flags()&network.SYN != 0:
-		return native.CreditAccepts
-	case turns && from == 0 && (!t.has[1-from] || pk.Ack()-t.sent[1-from] <= 1): // a request: the dialler asks, and the other end has nothing in flight
-		return native.CreditOpens
-	case completes:
-		return native.CreditCompletes
+// asks returns what a packet opens and acknowledges. begins: it begins a turn; enters: it entered its connection in the table.
+func (t *turns) asks(from int, pk *network.Packet, begins, enters bool) native.CreditSegment {
+	s := native.CreditSegment{Ack: pk.Ack(), Sent: t.sent[1-from], Una: t.una[from], Turn: t.turn, Side: uint8(from)}
+	if !t.has[1-from] {
+		s.Sent = pk.Ack()
 	}
-	return 0
-}
-
-// advance returns by how many bytes an acknowledgement is further than those before it.
-func (t *turns) advance(from int, ack uint32) uint32 {
-	by := ack - t.una[from]
 	if !t.known[from] {
-		by = 0
-	} else if int32(by) <= 0 {
-		return 0
+		s.Una = pk.Ack()
 	}
-	t.una[from], t.known[from] = ack, true
-	return by
+	for _, f := range []struct {
+		set *uint8
+		is  bool
+	}{{&s.SYN, pk.Flags()&network.SYN != 0}, {&s.Opener, from == 0}, {&s.Begins, begins}, {&s.Completes, enters && pk.Payload() == 0}} {
+		if f.is {
+			*f.set = 1
+		}
+	}
+	s.Ask()
+	if s.AdvanceBytes > 0 || !t.known[from] {
+		t.una[from], t.known[from] = pk.Ack(), true
+	}
+	return s
 }
 
 // credited charges an acknowledgement of data that leaves by the port at, and returns what the port q does with it.
-func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, opens uint8, now event.Time) network.Verdict {
+func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, begins, enters bool, now event.Time) network.Verdict {
 	from := side(pk)
 	e, sender, t := &c.ends[from], &c.ends[1-from], &q.sw.turns[c.slot]
+	s := t.asks(from, pk, begins, enters)
 	ask := native.CreditAck{
-		NowNs: uint64(now), Promise: uint32(sender.Promise), LongestBytes: uint32(sender.Longest), AdvanceBytes: t.advance(from, pk.Ack()), Opens: opens,
-		LengthBytes: uint32(pk.Bytes()), Ack: pk.Ack(), Sent: t.sent[1-from], Allowed: sender.Allowed,
+		NowNs: uint64(now), Promise: uint32(sender.Promise), LongestBytes: uint32(sender.Longest), AdvanceBytes: s.AdvanceBytes,
+		LengthBytes: uint32(pk.Bytes()), Ack: s.Ack, Sent: s.Sent, Allowed: sender.Allowed, Opens: s.Opens, Answered: s.Answered,
 	}
-	if from == 0 && t.turn == 2 && t.short {
-		ask.Answered = 1
+	if at.paces() {
+		ask.Pacing = 1
 	}
 	if sender.Flags&native.EndFIN != 0 {
 		ask.Ends = 1
 	}
 	if t.until[from] > now {
 		ask.Behind = 1
+	}
+	if !ask.Concerned() {
+		q.limit(c, pk, now)
+		return network.Pass
 	}
 	ask.FloorBytes = q.sw.state.Floor(int(at.id)-1, e.MSS, 0)
 	ask.BacklogBytes = uint32(min(at.port.Backlog(), math.MaxUint32))
@@ -144,7 +145,8 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	if pk.Flags()&network.SYN != 0 {
 		ask.Shift = 0
 	}
-	sender.Promise = uint16(q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer))
+	promise := q.sw.state.Acknowledges(int(at.id)-1, &ask, int64(t.live[1-from]-now), &answer)
+	sender.Promise = uint16(q.sw.state.CreditRests(int(at.id)-1, &ask, promise, &answer))
 	sender.Allowed = answer.Allowed
 	if answer.Renewed != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
@@ -156,6 +158,19 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, o
 	t.until[from] = event.Time(answer.LeavesNs) + 1
 	at.credits.wait(q.sw.queue, pk, event.Time(answer.LeavesNs))
 	return network.Take
+}
+
+// paces starts or ends the pacing of the port, and reports whether it paces.
+func (q *fairQPort) paces() bool {
+	paces := q.sw.state.MustPace(int(q.id)-1, true)
+	if paces != (q.state.Pacing != 0) {
+		t := native.Turn{Event: native.Paces}
+		if paces {
+			t.Value = 1
+		}
+		q.sw.state.Turn(int(q.id)-1, &t)
+	}
+	return paces
 }
 
 // wait adds a packet to the parking queue.
@@ -187,19 +202,12 @@ func (l leaver) Happen(_ *event.Event, now event.Time) {
 
 // uncredited charges a packet that no credit released, while the port's clock runs.
 func (q *fairQPort) uncredited(pk *network.Packet, now event.Time) {
-	if w := q.credits; w != nil && (q.state.Pacing != 0 || int64(w.state.ClockNs)-int64(now) > 0) {
+	if q.credits != nil && q.sw.state.CreditCountsOther(int(q.id)-1, q.state.Pacing, uint64(now)) {
 		q.sw.state.CreditOther(int(q.id)-1, uint64(now), uint32(pk.Bytes()))
 	}
 }
 
-// limitOf returns the limit that promises and credits of the port set for the sender's data, in bytes; 0: the law's
-// (credit_limit of core). The port may be nil.
-func (q *fairQPort) limitOf(sender *native.End) uint32 {
-	switch {
-	case sender.Promise != 0:
-		return uint32(sender.Promise)
-	case q != nil:
-		return q.state.Pacing
-	}
-	return 0
+// promised reports whether promises and credits of the port may limit the sender's data. The port may be nil.
+func (q *fairQPort) promised(sender *native.End) bool {
+	return q != nil && q.credits != nil && (sender.Promise != 0 || q.state.Pacing != 0)
 }

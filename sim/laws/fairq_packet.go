@@ -3,8 +3,6 @@
 package laws
 
 import (
-	"math"
-
 	"weir/datapath/native"
 	"weir/sim/event"
 	"weir/sim/network"
@@ -45,7 +43,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 		return network.Pass
 	}
 	c.seen = q.sw.sweeps
-	begins, opens := false, uint8(0)
+	begins := false
 	if pk.Payload() > 0 && c.owner != nil { // a connection outside the table counts as no flow
 		begins = q.data(c, pk, now)
 	}
@@ -55,13 +53,10 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 	if !acknowledges {
 		return network.Pass
 	}
-	if q.sw.credit != 0 {
-		if pk.Flags()&network.FIN != 0 {
-			q.uses(c, pk, now) // an end that closes uses nothing of its promise
-		}
-		opens = q.sw.turns[c.slot].opens(side(pk), pk, begins, q.sw.flows > half)
+	if q.sw.credit != 0 && pk.Flags()&network.FIN != 0 {
+		q.uses(c, pk, now) // an end that closes uses nothing of its promise
 	}
-	return q.acknowledgement(c, pk, opens, now)
+	return q.acknowledgement(c, pk, begins, q.sw.flows > half, now)
 }
 
 // side returns who sent the packet: 0 for the dialler, 1 for the acceptor.
@@ -215,8 +210,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool
 		return false
 	}
 	q.uses(c, pk, now)
-	e.Longest = max(e.Longest, uint16(min(pk.Payload(), math.MaxUint16)))
-	return q.sw.turns[c.slot].took(side(pk), pk, e.Longest)
+	return q.sw.turns[c.slot].took(side(pk), pk, e)
 }
 
 // ending processes a FIN or RST.
@@ -231,10 +225,10 @@ func (s *fairQSwitch) ending(c *connection, pk *network.Packet, now event.Time) 
 }
 
 // acknowledgement limits an ACK to the window of its data's port. If that port is unknown, it uses a part of the window
-// of the port's twin here.
-func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, opens uint8, now event.Time) network.Verdict {
+// of the port's twin here. begins, enters: as in turns.asks.
+func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, begins, enters bool, now event.Time) network.Verdict {
 	if at := q.sw.at(c.ends[1-side(pk)].Port); at != nil && at.credits != nil {
-		return q.credited(c, pk, at, opens, now)
+		return q.credited(c, pk, at, begins, enters, now)
 	}
 	q.limit(c, pk, now)
 	return network.Pass
@@ -248,7 +242,7 @@ func (q *fairQPort) limit(c *connection, pk *network.Packet, now event.Time) {
 	if at == nil {
 		at, apart = q.sw.at(sender.Assumed), 1
 	}
-	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 || at.limitOf(sender) != 0 {
+	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 || at.promised(sender) {
 		q.ask(c, pk, at, uint8(apart), now)
 		return
 	}
@@ -257,7 +251,7 @@ func (q *fairQPort) limit(c *connection, pk *network.Packet, now event.Time) {
 	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Announced)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
 	if k := &at.known; k.asked != asked || k.grantQ8 != at.state.GrantQ8 {
 		k.asked, k.grantQ8 = asked, at.state.GrantQ8
-		a := q.question(e, pk, at, uint8(apart), 0)
+		a := q.question(e, pk, at, uint8(apart))
 		k.answer = q.sw.state.Window(int(at.id)-1, uint64(now), &a, &c.edges[from])
 	}
 	q.write(pk, at.known.answer)
@@ -271,7 +265,7 @@ type known struct {
 
 // question builds core's question about an ACK that the end e sends. at is the port that limits the ACK, or nil if it
 // is unknown.
-func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8, promise uint32) native.Ack {
+func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8) native.Ack {
 	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Announced: e.Announced, Shrink: q.sw.shrink, Apart: apart}
 	if e.Flags&native.EndUnified != 0 {
 		a.Unified = 1
@@ -279,7 +273,6 @@ func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, a
 	if at != nil {
 		a.GrantQ8 = at.state.GrantQ8
 	}
-	a.Promise = promise
 	if pk.Flags()&network.SYN != 0 {
 		a.SYN = 1
 	}
@@ -289,7 +282,10 @@ func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, a
 // ask asks core about an ACK, and does not keep the answer.
 func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart uint8, now event.Time) {
 	from := side(pk)
-	a := q.question(&c.ends[from], pk, at, apart, at.limitOf(&c.ends[1-from]))
+	a := q.question(&c.ends[from], pk, at, apart)
+	if q.sw.credit != 0 {
+		a.Promise, a.Credit = uint32(c.ends[1-from].Promise), 1
+	}
 	id := -1
 	switch {
 	case q.sw.edge && a.SYN == 0:

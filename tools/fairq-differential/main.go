@@ -1,6 +1,6 @@
 // Command differential runs an experiment's FairQ in the lab, on real TCP. It records every decision of core in
 // the kernel, and compares it with that of the native core (docs/differential.md). It runs the file's runs, as
-// they are and in edge mode, until there are enough acknowledgements and answers of each kind. It prints how often
+// they are, in edge mode, and with credits, until there are enough acknowledgements and answers of each kind. It prints how often
 // each function was called and how many answers differ. It exits with 1 and the first call that differs.
 //
 // Run it with `make differential`.
@@ -26,9 +26,16 @@ import (
 	"weir/law/fairq"
 )
 
+// The files that run without one on the command line. In the second the port paces: one segment of each flow exceeds its
+// capacity.
+const (
+	defaultFile = "experiments/incast.yaml"
+	creditFile  = "experiments/fairq/burst.yaml"
+)
+
 // asked has the options of the command line.
 type asked struct {
-	file string
+	file string // empty: a file of each mode
 	acks uint64
 	keep string // directory for the traces; empty: they are not kept
 	set  []string
@@ -37,7 +44,7 @@ type asked struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	a := asked{file: "experiments/incast.yaml"}
+	var a asked
 	flag.Uint64Var(&a.acks, "acks", 100_000, "minimum number of acknowledgements, and of answers of each kind")
 	flag.StringVar(&a.keep, "keep", "", "write the traces into this directory, for datapath/fairq/lawtrace/replay")
 	flag.Func("set", "KEY=VALUE: change one value of FILE (repeatable)", func(s string) error {
@@ -58,13 +65,18 @@ func main() {
 func differential(ctx context.Context, a *asked) error {
 	var all lawtrace.Report
 	for _, mode := range []struct {
+		file  string // without a file on the command line
 		set   []string
 		kinds []lawtrace.Kind
 	}{
-		{nil, []lawtrace.Kind{lawtrace.KindLaw, lawtrace.KindCounting, lawtrace.KindRelease, lawtrace.KindWindow}},
-		{[]string{"schemes.fairq.params.edge=true"}, []lawtrace.Kind{lawtrace.KindEdge}},
+		{defaultFile, nil, []lawtrace.Kind{lawtrace.KindLaw, lawtrace.KindCounting, lawtrace.KindRelease, lawtrace.KindWindow}},
+		{defaultFile, []string{"schemes.fairq.params.edge=true"}, []lawtrace.Kind{lawtrace.KindEdge}},
+		{creditFile, []string{"schemes.fairq.params.credits=true"}, []lawtrace.Kind{lawtrace.KindCredit}},
 	} {
-		if err := enough(ctx, a, mode.set, mode.kinds, &all); err != nil {
+		if a.file != "" {
+			mode.file = a.file
+		}
+		if err := enough(ctx, a, mode.file, mode.set, mode.kinds, &all); err != nil {
 			return err
 		}
 	}
@@ -76,16 +88,16 @@ func differential(ctx context.Context, a *asked) error {
 	}
 	for k, n := range all.Kinds {
 		if n < a.acks {
-			return fmt.Errorf("all runs of %s gave %d answers about %s, but %d are needed: use a longer experiment or a smaller -acks", a.file, n, lawtrace.Kind(k), a.acks)
+			return fmt.Errorf("all runs gave %d answers about %s, but %d are needed: use a longer experiment or a smaller -acks", n, lawtrace.Kind(k), a.acks)
 		}
 	}
 	return nil
 }
 
-// enough runs the runs of the file, with these values changed, until there are enough answers of each of the
+// enough runs the runs of a file, with these values changed, until there are enough answers of each of the
 // kinds, and enough ACKs.
-func enough(ctx context.Context, a *asked, set []string, kinds []lawtrace.Kind, all *lawtrace.Report) error {
-	f, err := laws.All().Load(a.file)
+func enough(ctx context.Context, a *asked, file string, set []string, kinds []lawtrace.Kind, all *lawtrace.Report) error {
+	f, err := laws.All().Load(file)
 	if err != nil {
 		return err
 	}

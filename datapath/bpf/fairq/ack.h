@@ -80,7 +80,7 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 	asked_begins(&a->asked, a->id, a->port);
 	ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
 	if (credit)
-		grant_promised(a->port, c->bucket, credit_limit(a->port, a->sender), &a->granted);
+		grant_promised(a->port, c->bucket, credit_limit(a->port, asked_promised(&a->asked, a->sender->promise)), &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }

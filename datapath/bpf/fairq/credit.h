@@ -4,7 +4,7 @@
 // the port's lock, and parks the packets that wait (lib/park.h). The program weir_fairq has no code of it,
 // weir_fairq_credit has.
 //
-//   credit_begins      a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; whether
+//   credit_first       a segment with an acknowledgement: as data, whose turn it is, and that its end used its promise; whether
 //                      it may need credits. Most ACKs of a port that does not pace do not
 //   credit_ack         the promise of the end that it acknowledges; when it leaves
 //   credit_belongs     whether a segment belongs to its connection; the others get no credits
@@ -19,16 +19,13 @@
 #include "unify.h"
 #include "../lib/park.h"
 #include "../../core/fairq/credit_ack.h"
+#include "../../core/fairq/credit_turn.h"
 #include "../../core/fairq/groups.h"
 
 #define CREDIT_CLASS_SHIFT 16
 #define CREDIT_NEEDS 0x10 // above enum credit_opens
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
-
-// Bits of struct connection.turn. The low two are 1 + the side that sent data last.
-#define TURN_SIDE 3
-#define TURN_SHORT 4 // its latest segment was shorter than others
 
 struct port_credit {
 	struct bpf_spin_lock lock;
@@ -75,20 +72,34 @@ static __always_inline __s64 credit_left(const struct end *e, __u32 now)
 	return (__s64)(__s32)(e->promise_until - now) * (1 << CREDIT_UNIT_LOG2_NS);
 }
 
-// Returns TURN_SHORT for data whose last segment is shorter than others. gso: length of its other segments; longest: of the
-// longest one that the end has sent. Functions of their own like this one have the verifier check their branches once.
-__noinline int credit_is_short(__u32 payload, __u32 gso, __u32 longest)
+// The question of credit_ack, and the answer of credit_decides.
+struct credited {
+	struct credit_ack ack;
+	struct credit_answer answer;
+	__s64 left_ns; // until the promise ends, for credit_life
+};
+
+#ifdef WEIR_LAW_TRACE
+#include "trace_credits.h"
+#else
+#define credited_at(here) (here)
+#endif
+
+// Calls credit_turn. Functions of their own like this one have the verifier check their branches once.
+__noinline int credit_turns(__u32 side, __u32 payload, __u32 segment, __u32 longest)
 {
-	return (gso < payload ? payload % gso != 0 : payload < longest) ? TURN_SHORT : 0;
+	return credit_turn(side, payload, segment, longest);
 }
 
 // Ends the promise of a segment's sender: it sends data, or closes and uses nothing of it.
 __noinline int credit_uses(const struct segment *s, struct connection *c)
 {
 	__u32 id = port_id, promise;
+	struct credit_report report;
 	struct port_credit *p;
 	struct end *e;
 	__u64 now;
+	__s64 left;
 	__u8 life;
 
 	if (!s || !c)
@@ -100,10 +111,15 @@ __noinline int credit_uses(const struct segment *s, struct connection *c)
 		return 0;
 	e->promise = 0;
 	now = bpf_ktime_get_ns();
-	life = credit_life(&p->config, credit_left(e, credit_time(now))) | (is_opener(c, s) ? CREDIT_OPENERS : 0);
+	left = credit_left(e, credit_time(now));
+	life = credit_life(&p->config, left) | (is_opener(c, s) ? CREDIT_OPENERS : 0);
+	credit_reports(&report, id, CREDIT_USED);
+	credit_hears(&report, now, left, promise, s->payload, life);
 	bpf_spin_lock(&p->lock);
 	credit_used(&p->config, &p->state, now, promise, s->payload, life);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
+	credit_reported(&report);
 	return 0;
 }
 
@@ -111,21 +127,25 @@ __noinline int credit_uses(const struct segment *s, struct connection *c)
 __noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
 {
 	__u8 side, turn, next;
+	__u16 before, longest;
+	__u32 segment;
 	struct end *e;
 	int begins;
 
 	if (!s || !c)
 		return 0;
-	e = &c->end[s->side & 1];
-	side = (s->side & 1) + 1;
+	side = s->side & 1;
+	e = &c->end[side];
 	turn = c->turn;
-	begins = (turn & TURN_SIDE) != side;
+	begins = credit_begins(turn, side);
 	credit_uses(s, c);
-	if (!gso || gso > s->payload)
-		gso = s->payload;
-	if (gso > e->longest)
-		e->longest = gso < 0xffff ? gso : 0xffff;
-	next = side | credit_is_short(s->payload, gso, e->longest);
+	segment = credit_segment_of(s->payload, gso);
+	before = e->longest;
+	longest = credit_longest(before, segment);
+	if (longest != before)
+		e->longest = longest;
+	next = credit_turns(side, s->payload, segment, longest);
+	asked_turn(s, gso, turn, next, begins, before, longest);
 	if (turn != next)
 		c->turn = next;
 	return begins;
@@ -137,6 +157,7 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 	__u32 id = port_id;
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 	struct port *port = port_of(id);
+	struct credit_report report;
 	__u64 now;
 
 	if (!p || !port || !p->config.mode)
@@ -145,11 +166,15 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 	if (!port->pacing && (__s64)(p->state.clock_ns - bpf_ktime_get_coarse_ns()) <= 0)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!port->pacing && (__s64)(p->state.clock_ns - now) <= 0)
+	if (!law_counts_other(id, port->pacing, now))
 		return 0;
+	credit_reports(&report, id, CREDIT_OTHER);
+	credit_hears(&report, now, 0, 0, ctx->len, 0);
 	bpf_spin_lock(&p->lock);
 	credit_other(&p->config, &p->state, now, ctx->len);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
+	credit_reported(&report);
 	return 0;
 }
 
@@ -157,15 +182,15 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 // handshake of its connection.
 static __always_inline int credit_opening(const struct segment *s, const struct connection *c, int begins, int entered)
 {
+	__u32 sent;
+	__u8 opens;
+
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
-	if (s->flags & TCP_SYN)
-		return CREDIT_ACCEPTS;
-	if (!is_opener(c, s))
-		return CREDIT_OPENS_NOTHING;
-	if (begins && credit_is_request(s->ack, c->sent[!s->side]))
-		return CREDIT_OPENS;
-	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
+	sent = c->sent[!s->side];
+	opens = credit_opens(!!(s->flags & TCP_SYN), is_opener(c, s), begins, entered && !s->payload, sent, s->ack);
+	asked_opens(s, c, begins, entered && !s->payload, sent, opens);
+	return opens;
 }
 
 // Reports whether a segment belongs to its connection (credit_fits of core). A SYN gives its own.
@@ -174,18 +199,19 @@ __noinline int credit_belongs(const struct segment *s, const struct connection *
 	return s && c && (s->flags & TCP_SYN || credit_fits(s->seq, c->sent[s->side & 1], s->ack, c->sent[!s->side]));
 }
 
-// Reports whether a segment acknowledges an answer whose latest segment was shorter than others.
-static __always_inline int credit_answered(const struct segment *s, const struct connection *c, __u32 live)
+// Calls credit_answered. Without a lease no answer gets a promise.
+static __always_inline int credit_answer_of(const struct segment *s, const struct connection *c, __u32 live)
 {
-	return s && c && live && is_opener(c, s) && (c->turn & (TURN_SIDE | TURN_SHORT)) == ((!s->side + 1) | TURN_SHORT);
-}
+	int answered;
+	__u8 turn;
 
-// The question of credit_ack, and the answer of credit_decides.
-struct credited {
-	struct credit_ack ack;
-	struct credit_answer answer;
-	__s64 left_ns; // until the promise ends, for credit_life
-};
+	if (!s || !c || !live)
+		return 0;
+	turn = c->turn;
+	answered = credit_answered(is_opener(c, s), turn, s->side & 1);
+	asked_answered(s, c, turn, answered);
+	return answered;
+}
 
 // Has the core decide whether an acknowledgement leaves an end without a promise at rest. Returns the promise of the end from
 // now on. A function of its own, so that the verifier checks its branches once.
@@ -193,9 +219,7 @@ __noinline int credit_rests_with(__u32 id, struct credited *d, __u32 promise)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 
-	if (!p || !d || promise || !credit_rests(&p->config, &d->ack))
-		return promise;
-	return credit_rest(&p->config, &p->state, &d->ack, &d->answer);
+	return p && d ? credit_rest(&p->config, &p->state, &d->ack, promise, &d->answer) : promise;
 }
 
 // Has the core decide about an acknowledgement of data of a port, under the lock of its credits. Sets the promise of the
@@ -203,15 +227,21 @@ __noinline int credit_rests_with(__u32 id, struct credited *d, __u32 promise)
 __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	struct credit_report report;
 	__u32 promise;
 
 	if (!p || !d || !sender)
 		return 0;
 	d->ack.life = credit_life(&p->config, d->left_ns);
+	credit_reports(&report, id, CREDIT_ACKNOWLEDGED);
+	credit_hears_ack(&report, d);
 	bpf_spin_lock(&p->lock);
 	promise = credit_acknowledges(&p->config, &p->state, &d->ack, &d->answer);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
-	sender->promise = credit_rests_with(id, d, promise);
+	credit_replies(&report, promise, &d->answer);
+	credit_reported(&report);
+	sender->promise = law_rests(id, d, promise);
 	if (sender->allowed != d->answer.allowed)
 		sender->allowed = d->answer.allowed;
 	if (d->answer.renewed)
@@ -224,15 +254,20 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
+	struct turn turn;
 	__u32 paces;
 
 	if (!port || !config)
 		return 0;
-	paces = port_must_pace(config, port, live);
+	paces = law_paces(id, config, port, live);
 	if (paces != port->pacing) {
+		turn_begins(&turn, id, TURN_PACES);
 		bpf_spin_lock(&port->lock);
+		turn_hears(&turn, config, port, 0, paces, live, 0);
 		port_paces(config, port, paces);
+		turn_ends(&turn, config, port);
 		bpf_spin_unlock(&port->lock);
+		turn_reported(&turn);
 	}
 	return paces;
 }
@@ -254,13 +289,13 @@ static __always_inline int credit_may_need(const struct segment *s, const struct
 	config = bpf_map_lookup_elem(&configs, &id);
 	if (!port || !config || !config->credit)
 		return 0;
-	return opens || sender->promise || port->pacing || c->end[s->side & 1].waits_until || credit_answered(s, c, 1) ||
+	return opens || sender->promise || port->pacing || c->end[s->side & 1].waits_until || credit_answer_of(s, c, 1) ||
 	       port_must_pace(config, port, 1);
 }
 
 // Handles a segment with an acknowledgement, first part: as data, and what it opens. table: the table that its connection was
 // entered in by it, if any. Returns 0 if it needs no credits, else CREDIT_NEEDS and what it opens, for credit_ack.
-__noinline int credit_begins(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
+__noinline int credit_first(struct __sk_buff *ctx, const struct segment *s, struct connection *c, int table)
 {
 	__u32 opens;
 
@@ -272,21 +307,22 @@ __noinline int credit_begins(struct __sk_buff *ctx, const struct segment *s, str
 	return credit_may_need(s, c, opens) ? CREDIT_NEEDS | opens : 0;
 }
 
-// Charges an acknowledgement that may need credits, before its window is written. needs: of credit_begins. Sets the promise of
+// Charges an acknowledgement that may need credits, before its window is written. needs: of credit_first. Sets the promise of
 // the data's sender. Returns 0: the packet passes; or how it is parked: its length, and above CREDIT_CLASS_SHIFT the id of the
 // port whose credits it needs. (One number, because the caller has no stack left.)
 __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, __u32 needs)
 {
-	struct credited d = {.ack.opens = needs & (CREDIT_NEEDS - 1)};
+	struct credited here = {}, *d = credited_at(&here);
 	struct port_config *config;
 	struct control *control = control_of();
 	struct end *e, *sender;
 	struct credit_wait *wait;
 	struct port *port;
-	__u32 id, now, live;
+	__u32 id, now, live, una;
 
-	if (!s || !c || !control)
+	if (!s || !c || !control || !d)
 		return 0;
+	d->ack.opens = needs & (CREDIT_NEEDS - 1);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
@@ -294,45 +330,47 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	config = bpf_map_lookup_elem(&configs, &id);
 	if (!port || !config || !config->credit)
 		return 0;
-	d.ack.now_ns = bpf_ktime_get_ns();
-	now = credit_time(d.ack.now_ns);
-	live = !config->releasing && mode_of(config) == ENFORCE_ALL && control_is_live(control, d.ack.now_ns);
+	d->ack.now_ns = bpf_ktime_get_ns();
+	now = credit_time(d->ack.now_ns);
+	live = !config->releasing && mode_of(config) == ENFORCE_ALL && control_is_live(control, d->ack.now_ns);
 	if (!live) {
 		sender->promise = 0;
-		d.ack.opens = 0;
+		d->ack.opens = 0;
 	}
-	d.ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
-	if (e->waits_until && !d.ack.behind)
+	d->ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
+	if (e->waits_until && !d->ack.behind)
 		e->waits_until = 0;
-	d.ack.pacing = credit_pacing(id, live);
-	d.ack.promise = sender->promise;
-	d.ack.answered = credit_answered(s, c, live);
-	if (!(d.ack.opens | d.ack.promise | d.ack.pacing | d.ack.behind | d.ack.answered))
+	d->ack.pacing = credit_pacing(id, live);
+	d->ack.promise = sender->promise;
+	d->ack.answered = credit_answer_of(s, c, live);
+	if (!credit_concerns(&d->ack)) {
+		asked_unconcerned(id, d);
 		return 0;
-	d.ack.advance_bytes = s->ack - c->acks[s->side & 1].una;
-	if (d.ack.advance_bytes >= REACH)
-		d.ack.advance_bytes = 0;
-	d.ack.ack = s->ack;
-	d.ack.sent = c->sent[!s->side];
-	d.ack.allowed = sender->allowed;
-	d.ack.longest_bytes = sender->longest;
-	d.ack.ends = !!(sender->flags & END_FIN);
-	d.left_ns = credit_left(sender, now);
-	d.ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
-	d.ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
-	port_backlog(config, port, &d.ack.backlog_bytes);
-	d.ack.length_bytes = ctx->len;
-	d.ack.fixed = !!ctx->gso_size;
-	credit_decides(id, &d, sender);
+	}
+	una = c->acks[s->side & 1].una;
+	d->ack.advance_bytes = credit_advance(una, s->ack);
+	asked_advance(id, una, s->ack, d->ack.advance_bytes);
+	d->ack.ack = s->ack;
+	d->ack.sent = c->sent[!s->side];
+	d->ack.allowed = sender->allowed;
+	d->ack.longest_bytes = sender->longest;
+	d->ack.ends = !!(sender->flags & END_FIN);
+	d->left_ns = credit_left(sender, now);
+	d->ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
+	d->ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
+	port_backlog(config, port, &d->ack.backlog_bytes);
+	d->ack.length_bytes = ctx->len;
+	d->ack.fixed = !!ctx->gso_size;
+	credit_decides(id, d, sender);
 	wait = credit_wait_of();
-	if (!d.answer.length_bytes || !wait)
+	if (!d->answer.length_bytes || !wait)
 		return 0;
-	wait->answer = d.answer;
-	wait->now_ns = d.ack.now_ns;
+	wait->answer = d->answer;
+	wait->now_ns = d->ack.now_ns;
 	wait->until_before = e->waits_until;
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
-		e->waits_until = credit_time(d.answer.leaves_ns + CREDIT_SLACK_NS) + 1;
-	return id << CREDIT_CLASS_SHIFT | (d.answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
+		e->waits_until = credit_time(d->answer.leaves_ns + CREDIT_SLACK_NS) + 1;
+	return id << CREDIT_CLASS_SHIFT | (d->answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
 }
 
 // Takes back the wait of a packet that the parking refused: it passes. e: the end that sent it.
@@ -340,13 +378,19 @@ static __always_inline void credit_passes(__u32 id, struct end *e)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 	struct credit_wait *wait = credit_wait_of();
+	struct credit_report report;
 
 	if (!p || !wait)
 		return;
 	e->waits_until = wait->until_before;
+	credit_reports(&report, id, CREDIT_REFUSED);
+	credit_hears(&report, wait->now_ns, 0, 0, 0, 0);
+	credit_replies(&report, 0, &wait->answer);
 	bpf_spin_lock(&p->lock);
 	credit_refused(&p->config, &p->state, wait->now_ns, &wait->answer);
+	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
+	credit_reported(&report);
 }
 
 // Parks a packet of the end e as credit_ack said. Returns the program's verdict.

@@ -159,7 +159,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
 		handshake_ends(c);
 	if (credit && belongs)
-		parks = credit_begins(ctx, &s, c, table);
+		parks = credit_first(ctx, &s, c, table);
 	if (credit && parks)
 		parks = credit_ack(ctx, &s, c, parks);
 	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;

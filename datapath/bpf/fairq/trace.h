@@ -12,6 +12,7 @@
 //   look    whether a packet must sample
 //   ack     an acknowledgement: the grant of its data's port, whether it is left to the edge, and what is written
 //           (core/fairq/groups.h, window.h, edge.h)
+//   paces, credit, asked    promises and credits (core/fairq/credit*.h): trace_credits.h
 //
 // Order: each port has a number that its lock guards. Each change of the port, and each decision that depends on it, takes
 // the next number under the lock. Turns take it before they unlock; counts, looks and acks lock here for it. (Without a

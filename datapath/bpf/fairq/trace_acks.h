@@ -83,6 +83,16 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 	record->live = live;
 }
 
+// Records the promise from which promises and credits limit an ACK. Call it under the port's lock.
+static __always_inline __u32 asked_promised(struct asked *asked, __u32 promise)
+{
+	if (asked->record) {
+		asked->record->promise = promise;
+		asked->record->credit = 1;
+	}
+	return promise;
+}
+
 // Returns the end from which edge mode decides about an ACK: the recorded copy. An ACK of the same end on another CPU may
 // change the end between the record and the decision, and the trace would then name another input than the decision had.
 static __always_inline struct end *asked_sees(struct asked *asked, struct end *e)

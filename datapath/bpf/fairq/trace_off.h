@@ -15,6 +15,9 @@ struct asked {
 struct count_report {
 };
 
+struct credit_report {
+};
+
 #define turn_begins(turn, id, event) ((void)(turn))
 #define turn_hears(turn, config, port, now, value, live, readable) ((void)(turn))
 #define turn_ends(turn, config, port) ((void)(config))
@@ -32,11 +35,26 @@ struct count_report {
 #define asked_begins(asked, id, port) ((void)(asked))
 #define asked_grants(asked, config, port, granted) ((void)(asked))
 #define asked_about(asked, s, c, shift, now, live, packets) ((void)(asked))
+#define asked_promised(asked, promise) (promise)
 #define asked_sees(asked, e) (e)
 #define asked_keeps(asked, e) ((void)(asked))
 #define asked_edge(asked, a, advertises) ((void)(asked))
 #define asked_law(asked, window, field) ((void)(asked))
 #define asked_reported(asked, ctx, s, c, left) ((void)(asked))
 #define asked_left(asked, s, c, leaves) ((void)(asked))
+#define credit_reports(report, id, event) ((void)(report))
+#define credit_hears(report, now, left, promise, bytes, life) ((void)(report))
+#define credit_hears_ack(report, d) ((void)(report))
+#define credit_replies(report, promise, answer) ((void)(report))
+#define credit_ends(report, p) ((void)(report))
+#define credit_reported(report) ((void)(report))
+#define law_rests(id, d, promise) credit_rests_with(id, d, promise)
+#define law_paces(id, config, port, live) port_must_pace(config, port, live)
+#define law_counts_other(id, pacing, now) credit_counts_other(&p->state, pacing, now)
+#define asked_turn(s, gso, turn, next, begins, longest, after) ((void)(s))
+#define asked_opens(s, c, begins, completes, sent, answer) ((void)(s))
+#define asked_answered(s, c, turn, answer) ((void)(s))
+#define asked_advance(id, una, ack, answer) ((void)(una))
+#define asked_unconcerned(id, d) ((void)(d))
 
 #endif

@@ -5,6 +5,7 @@
 #define WEIR_BPF_TRACE_RECORDS_H
 
 #include "flows.h"
+#include "../../core/fairq/credit_ack.h"
 #include "../../core/fairq/edge.h"
 #include "../../core/fairq/groups.h"
 
@@ -13,6 +14,9 @@ enum law_record {
 	RECORD_LOOK = 2,
 	RECORD_ACK = 3,
 	RECORD_COUNT = 4,
+	RECORD_PACES = 5,
+	RECORD_CREDIT = 6, // in the order of the port's credits
+	RECORD_ASKED = 7,  // the same
 };
 
 enum law_turn_event {
@@ -22,6 +26,7 @@ enum law_turn_event {
 	TURN_SAW_MSS = 4,   // value: bytes
 	TURN_STOPPED = 5,
 	TURN_REUSED = 6,    // recorded after the change
+	TURN_PACES = 7,     // value: 1 if the port begins to pace, 0 if it ends
 };
 
 enum law_count_event {
@@ -31,6 +36,23 @@ enum law_count_event {
 	COUNT_OPENING_GOES = 4,   // new: the registration; answer: it still counted
 	COUNT_REGISTER_COMES = 5, // answer: the registration
 	COUNT_REGISTER_GOES = 6,  // answer: the registration that leaves
+};
+
+enum law_credit_event {
+	CREDIT_ACKNOWLEDGED = 1, // ack, left_ns; answer, and the promise
+	CREDIT_RESTED = 2,       // ack; bytes: the promise before it; answer, and the promise
+	CREDIT_USED = 3,         // now_ns, left_ns, promise, bytes; ack.life: of the promise
+	CREDIT_COUNTED = 4,      // now_ns; bytes: 1 if the port paces; promise: 1 if the frame is charged
+	CREDIT_OTHER = 5,        // now_ns, bytes
+	CREDIT_REFUSED = 6,      // now_ns; answer: of CREDIT_ACKNOWLEDGED
+};
+
+enum law_asked_event {
+	ASKED_TURN = 1,     // side, payload, gso, turn, longest; begins, longest_after, answer: the turn
+	ASKED_OPENS = 2,    // syn, opener, begins, completes, sent, ack; answer: enum credit_opens
+	ASKED_ANSWERED = 3, // opener, turn, side; answer
+	ASKED_ADVANCE = 4,  // una, ack; answer
+	ASKED_CONCERN = 5,  // promise, opens, pacing, behind, answered: of an acknowledgement that is not charged
 };
 
 struct law_head {
@@ -45,7 +67,7 @@ struct law_turn {
 	__u64 now_ns;
 	__u16 event; // enum law_turn_event
 	__u8 torn;   // 1: user space, which takes no lock, changed the configuration meanwhile
-	__u8 zero;
+	__u8 pacing; // of the port, after it
 	__u32 value;
 	__u8 live;
 	__u8 readable;
@@ -118,11 +140,62 @@ struct law_ack {
 	__u8 live;    // the lease is valid; of a SYN-ACK with count: opening
 	__u8 count;
 	__u8 called;  // window_rewrite was called
+	__u8 credit;  // 1: promises and credits limit it, too
+	__u16 promise; // of the data's sender
+	__u8 zero[2];
+};
+
+struct law_paces {
+	struct law_head head;
+	struct port_config config; // without the name
+	__u8 live;
+	__u8 count;
+	__u8 answer;
 	__u8 zero[5];
 };
 
+struct law_credit {
+	struct law_head head;
+	struct credit_config config;
+	struct credit_state after;
+	struct credit_ack ack;
+	struct credit_answer answer;
+	__u64 now_ns;
+	__s64 left_ns; // until the end of the promise's life
+	__u32 promise;
+	__u32 bytes;
+	__u32 event; // enum law_credit_event
+	__u32 zero;
+};
+
+struct law_asked {
+	struct law_head head;
+	__u32 event; // enum law_asked_event
+	__u32 ack;
+	__u32 sent;
+	__u32 una;
+	__u32 payload;
+	__u32 gso;
+	__u32 promise;
+	__u32 answer;
+	__u16 longest;
+	__u16 longest_after;
+	__u8 syn;
+	__u8 opener;
+	__u8 begins;
+	__u8 completes;
+	__u8 turn;
+	__u8 side;
+	__u8 opens;
+	__u8 pacing;
+	__u8 behind;
+	__u8 answered;
+	__u8 zero[2];
+};
+
 struct law_order {
-	__u64 number; // under the port's lock
+	__u64 number;  // under the port's lock
+	__u64 credits; // under the lock of the port's credits
 	__u64 lost;
 };
 

@@ -55,6 +55,7 @@ static __always_inline void turn_ends(struct turn *turn, const struct port_confi
 	record->head.number = number;
 	record->torn = config_differs(&record->config, config);
 	record->running = port->running;
+	record->pacing = port->pacing;
 	// Packets write port->data_seen without the lock. The value that the tick read follows from data_ns.
 	record->data_seen = record->event == TURN_TICKED && port->data_ns == port->ticked_ns;
 	__builtin_memcpy(record->after, &port->grant_q8, sizeof(record->after));

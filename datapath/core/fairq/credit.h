@@ -363,6 +363,12 @@ WEIR_INLINE void credit_refused(const struct credit_config *config, struct credi
 	state->full++;
 }
 
+// Reports whether a frame that no credit released is charged: while the port paces, or its clock runs.
+WEIR_INLINE int credit_counts_other(const struct credit_state *state, weir_u32 pacing, weir_u64 now_ns)
+{
+	return pacing || (long long)(state->clock_ns - now_ns) > 0;
+}
+
 // Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, or without data.
 WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 			      weir_u32 frame_bytes)

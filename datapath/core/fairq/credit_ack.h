@@ -105,6 +105,12 @@ WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
 	return flying && released < credit_segment(ack) ? 0 : released;
 }
 
+// Reports whether promises and credits concern an acknowledgement. Others pass with the law's window.
+WEIR_INLINE int credit_concerns(const struct credit_ack *ack)
+{
+	return ack->opens || ack->promise || ack->pacing || ack->behind || ack->answered;
+}
+
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
 // 0: the law's window limits it. Sets when the packet leaves.
 WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, struct credit_state *state,
@@ -168,26 +174,28 @@ WEIR_INLINE int credit_rests(const struct credit_config *config, const struct cr
 	return !ack->allowed || ack->allowed - ack->sent > credit_segment(ack) / 8;
 }
 
-// Event, after credit_acknowledges: an acknowledgement leaves an end at rest. Returns the promise of the end from now on: two
-// segments, which a receiver acknowledges at once. It is one segment if as many requests as came at once recently would otherwise
-// wait for more than 3/4 of the longest wait. It is not live, so the next request is charged for it.
+// Event, after credit_acknowledges, which returned this promise. Returns the promise of the end from now on. An end that is
+// left at rest without a promise gets one of two segments, which a receiver acknowledges at once. It gets one segment if as
+// many requests as came at once recently would otherwise wait for more than 3/4 of the longest wait. The promise is not live,
+// so the next request is charged for it.
 WEIR_INLINE weir_u32 credit_rest(const struct credit_config *config, const struct credit_state *state,
-				 const struct credit_ack *ack, struct credit_answer *answer)
+				 const struct credit_ack *ack, weir_u32 promise, struct credit_answer *answer)
 {
 	weir_u32 two = 2 * ack->floor_bytes;
-	weir_u64 wait = state->asked_most * credit_ns(config, credit_cost(config, two, ack->floor_bytes));
-	weir_u32 promise = credit_window(wait > config->wait_ns / 4 * 3 ? ack->floor_bytes : two, ack->shift);
+	weir_u64 wait;
 
+	if (promise || !credit_rests(config, ack))
+		return promise;
+	wait = state->asked_most * credit_ns(config, credit_cost(config, two, ack->floor_bytes));
+	promise = credit_window(wait > config->wait_ns / 4 * 3 ? ack->floor_bytes : two, ack->shift);
 	answer->allowed = ack->ack + promise;
 	answer->live_ns = ack->now_ns - config->wait_ns;
 	answer->renewed = 1;
 	return promise;
 }
 
-// Returns the limit that promises and credits set for an acknowledgement, in bytes; 0: the law's. A floor raises it.
-WEIR_INLINE weir_u32 credit_limit(const struct port *port, const struct end *sender)
-{
-	return sender->promise ? sender->promise : port->pacing;
-}
+// Returns the limit that promises and credits set for an acknowledgement, in bytes; 0: the law's. A floor raises it. promise:
+// of the data's sender.
+WEIR_INLINE weir_u32 credit_limit(const struct port *port, weir_u32 promise) { return promise ? promise : port->pacing; }
 
 #endif

@@ -19,10 +19,13 @@ import (
 
 // The values are those of bpf/fairq/trace.h.
 const (
-	recordTurn  = 1
-	recordLook  = 2
-	recordAck   = 3
-	recordCount = 4
+	recordTurn   = 1
+	recordLook   = 2
+	recordAck    = 3
+	recordCount  = 4
+	recordPaces  = 5
+	recordCredit = 6
+	recordAsked  = 7
 
 	slotTaken     = 1
 	slotGoes      = 2
@@ -38,28 +41,32 @@ const (
 
 // magic begins a file of a trace: the layout of bpf/fairq/trace.h is part of it. The number of records follows,
 // then the records.
-const magic = "weir law trace 3\n"
+const magic = "weir law trace 4\n"
 
 // sizes of the records, by kind.
 var sizes = map[uint32]int{
-	recordTurn:  binary.Size(lawtraceLawTurn{}),
-	recordLook:  binary.Size(lawtraceLawLook{}),
-	recordAck:   binary.Size(lawtraceLawAck{}),
-	recordCount: binary.Size(lawtraceLawCount{}),
+	recordTurn:   binary.Size(lawtraceLawTurn{}),
+	recordLook:   binary.Size(lawtraceLawLook{}),
+	recordAck:    binary.Size(lawtraceLawAck{}),
+	recordCount:  binary.Size(lawtraceLawCount{}),
+	recordPaces:  binary.Size(lawtraceLawPaces{}),
+	recordCredit: binary.Size(lawtraceLawCredit{}),
+	recordAsked:  binary.Size(lawtraceLawAsked{}),
 }
 
 // Trace has every decision about the ports of one switch, their flows and acknowledgements.
 type Trace struct {
 	raw   []byte  // the records, as the kernel wrote them
-	order []place // by port, then number
+	order []place // by port; first in the order of the port, then in that of its credits
 }
 
 // place is the position of a record in a trace.
 type place struct {
-	number uint64 // of the port, from 1
-	port   uint32
-	record uint32 // its kind
-	at     int
+	number  uint64 // of the port, or of its credits, from 1
+	credits bool   // in the order of the port's credits
+	port    uint32
+	record  uint32 // its kind
+	at      int
 }
 
 // newTrace puts records in order. It returns an error if a number is missing or there twice: the law's state
@@ -72,6 +79,7 @@ func newTrace(raw []byte) (*Trace, error) {
 			return nil, fmt.Errorf("law trace: the last %d bytes are no record: the file is damaged", len(raw)-at)
 		}
 		p := place{number: le.Uint64(raw[at:]), port: le.Uint32(raw[at+8:]), record: le.Uint32(raw[at+12:]), at: at}
+		p.credits = p.record == recordCredit || p.record == recordAsked
 		size := sizes[p.record]
 		if size == 0 || size > len(raw)-at {
 			return nil, fmt.Errorf("law trace: byte %d: a record of kind %d, with %d bytes left", at, p.record, len(raw)-at)
@@ -79,17 +87,28 @@ func newTrace(raw []byte) (*Trace, error) {
 		t.order = append(t.order, p)
 		at += size
 	}
-	slices.SortFunc(t.order, func(a, b place) int { return cmp.Or(cmp.Compare(a.port, b.port), cmp.Compare(a.number, b.number)) })
-	want, port := uint64(0), uint32(0)
-	for _, p := range t.order {
-		if p.port != port {
-			want, port = 0, p.port
+	slices.SortFunc(t.order, func(a, b place) int { return cmp.Or(a.compareOrder(b), cmp.Compare(a.number, b.number)) })
+	for i, p := range t.order {
+		want := uint64(1)
+		if i > 0 && p.compareOrder(t.order[i-1]) == 0 {
+			want = t.order[i-1].number + 1
 		}
-		if want++; p.number != want {
+		if p.number != want {
 			return nil, fmt.Errorf("law trace: port %d: record %d follows where %d should: records are missing", p.port, p.number, want)
 		}
 	}
 	return t, nil
+}
+
+// compareOrder compares the orders that two records belong to.
+func (p place) compareOrder(q place) int {
+	if p.port == q.port && p.credits != q.credits {
+		if q.credits {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(p.port, q.port)
 }
 
 // Write writes the trace to a file, for Read.

@@ -101,6 +101,43 @@ type lawtraceCreditWait struct {
 	Zero        uint32
 }
 
+type lawtraceCredited struct {
+	_   structs.HostLayout
+	Ack struct {
+		_            structs.HostLayout
+		NowNs        uint64
+		Promise      uint32
+		AdvanceBytes uint32
+		FloorBytes   uint32
+		BacklogBytes uint32
+		LengthBytes  uint32
+		Opens        uint8
+		Pacing       uint8
+		Behind       uint8
+		Fixed        uint8
+		Life         uint8
+		Ends         uint8
+		Shift        uint8
+		Answered     uint8
+		Ack          uint32
+		Sent         uint32
+		Allowed      uint32
+		LongestBytes uint32
+		More         uint32
+	}
+	Answer struct {
+		_           structs.HostLayout
+		LeavesNs    uint64
+		LiveNs      uint64
+		ChargeNs    uint64
+		LengthBytes uint32
+		LongestNs   uint32
+		Allowed     uint32
+		Renewed     uint32
+	}
+	LeftNs int64
+}
+
 type lawtraceFairqConfig struct {
 	_           structs.HostLayout
 	TargetBytes uint32
@@ -182,8 +219,36 @@ type lawtraceLawAck struct {
 	Live       uint8
 	Count      uint8
 	Called     uint8
-	Zero       [5]uint8
+	Credit     uint8
+	Promise    uint16
+	Zero       [2]uint8
 	_          [4]byte
+}
+
+type lawtraceLawAsked struct {
+	_            structs.HostLayout
+	Head         lawtraceLawHead
+	Event        uint32
+	Ack          uint32
+	Sent         uint32
+	Una          uint32
+	Payload      uint32
+	Gso          uint32
+	Promise      uint32
+	Answer       uint32
+	Longest      uint16
+	LongestAfter uint16
+	Syn          uint8
+	Opener       uint8
+	Begins       uint8
+	Completes    uint8
+	Turn         uint8
+	Side         uint8
+	Opens        uint8
+	Pacing       uint8
+	Behind       uint8
+	Answered     uint8
+	Zero         [2]uint8
 }
 
 type lawtraceLawCount struct {
@@ -198,6 +263,80 @@ type lawtraceLawCount struct {
 	Event   uint16
 	Counted uint8
 	Count   uint8
+}
+
+type lawtraceLawCredit struct {
+	_      structs.HostLayout
+	Head   lawtraceLawHead
+	Config struct {
+		_             structs.HostLayout
+		ByteNsQ20     uint64
+		CapacityBytes uint32
+		TargetBytes   uint32
+		FirstBytes    uint32
+		WaitNs        uint32
+		HoldBytes     uint32
+		LineBytes     uint32
+		Mode          uint32
+		Zero          uint32
+	}
+	After struct {
+		_               structs.HostLayout
+		ClockNs         uint64
+		QueueNs         uint64
+		ChargedNs       uint64
+		CorrectedNs     int64
+		FactorLess      uint32
+		LongestNs       uint32
+		Promises        uint64
+		Parked          uint64
+		Full            uint64
+		OwedBytes       uint32
+		OwedBeforeBytes uint32
+		OwedSpan        uint64
+		Asked           uint32
+		AskedMost       uint32
+		HandshakesLess  uint32
+		Zero            uint32
+	}
+	Ack struct {
+		_            structs.HostLayout
+		NowNs        uint64
+		Promise      uint32
+		AdvanceBytes uint32
+		FloorBytes   uint32
+		BacklogBytes uint32
+		LengthBytes  uint32
+		Opens        uint8
+		Pacing       uint8
+		Behind       uint8
+		Fixed        uint8
+		Life         uint8
+		Ends         uint8
+		Shift        uint8
+		Answered     uint8
+		Ack          uint32
+		Sent         uint32
+		Allowed      uint32
+		LongestBytes uint32
+		More         uint32
+	}
+	Answer struct {
+		_           structs.HostLayout
+		LeavesNs    uint64
+		LiveNs      uint64
+		ChargeNs    uint64
+		LengthBytes uint32
+		LongestNs   uint32
+		Allowed     uint32
+		Renewed     uint32
+	}
+	NowNs   uint64
+	LeftNs  int64
+	Promise uint32
+	Bytes   uint32
+	Event   uint32
+	Zero    uint32
 }
 
 type lawtraceLawEnd struct {
@@ -229,9 +368,20 @@ type lawtraceLawLook struct {
 }
 
 type lawtraceLawOrder struct {
+	_       structs.HostLayout
+	Number  uint64
+	Credits uint64
+	Lost    uint64
+}
+
+type lawtraceLawPaces struct {
 	_      structs.HostLayout
-	Number uint64
-	Lost   uint64
+	Head   lawtraceLawHead
+	Config lawtracePortConfig
+	Live   uint8
+	Count  uint8
+	Answer uint8
+	Zero   [5]uint8
 }
 
 type lawtraceLawTurn struct {
@@ -241,7 +391,7 @@ type lawtraceLawTurn struct {
 	NowNs    uint64
 	Event    uint16
 	Torn     uint8
-	Zero     uint8
+	Pacing   uint8
 	Value    uint32
 	Live     uint8
 	Readable uint8
@@ -471,6 +621,7 @@ const (
 	lawtraceMapDrafts           = "drafts"
 	lawtraceMapFlows            = "flows"
 	lawtraceMapGroups           = "groups"
+	lawtraceMapLawCredited      = "law_credited"
 	lawtraceMapLawOrders        = "law_orders"
 	lawtraceMapLawRecords       = "law_records"
 	lawtraceMapParkPorts        = "park_ports"
@@ -499,8 +650,11 @@ const (
 	lawtraceVarSignedMode       = "signed_mode"
 	lawtraceVarUnifyShift       = "unify_shift"
 	lawtraceVarUnusedAck        = "unused_ack"
+	lawtraceVarUnusedAsked      = "unused_asked"
 	lawtraceVarUnusedCount      = "unused_count"
+	lawtraceVarUnusedCredit     = "unused_credit"
 	lawtraceVarUnusedLook       = "unused_look"
+	lawtraceVarUnusedPaces      = "unused_paces"
 	lawtraceVarUnusedTurn       = "unused_turn"
 )
 
@@ -566,6 +720,7 @@ type lawtraceMapSpecs struct {
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
+	LawCredited   *ebpf.MapSpec `ebpf:"law_credited"`
 	LawOrders     *ebpf.MapSpec `ebpf:"law_orders"`
 	LawRecords    *ebpf.MapSpec `ebpf:"law_records"`
 	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
@@ -594,8 +749,11 @@ type lawtraceVariableSpecs struct {
 	SignedMode    *ebpf.VariableSpec `ebpf:"signed_mode"`
 	UnifyShift    *ebpf.VariableSpec `ebpf:"unify_shift"`
 	UnusedAck     *ebpf.VariableSpec `ebpf:"unused_ack"`
+	UnusedAsked   *ebpf.VariableSpec `ebpf:"unused_asked"`
 	UnusedCount   *ebpf.VariableSpec `ebpf:"unused_count"`
+	UnusedCredit  *ebpf.VariableSpec `ebpf:"unused_credit"`
 	UnusedLook    *ebpf.VariableSpec `ebpf:"unused_look"`
+	UnusedPaces   *ebpf.VariableSpec `ebpf:"unused_paces"`
 	UnusedTurn    *ebpf.VariableSpec `ebpf:"unused_turn"`
 }
 
@@ -627,6 +785,7 @@ type lawtraceMaps struct {
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Groups        *ebpf.Map `ebpf:"groups"`
+	LawCredited   *ebpf.Map `ebpf:"law_credited"`
 	LawOrders     *ebpf.Map `ebpf:"law_orders"`
 	LawRecords    *ebpf.Map `ebpf:"law_records"`
 	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
@@ -649,6 +808,7 @@ func (m *lawtraceMaps) Close() error {
 		m.Drafts,
 		m.Flows,
 		m.Groups,
+		m.LawCredited,
 		m.LawOrders,
 		m.LawRecords,
 		m.ParkPorts,
@@ -678,8 +838,11 @@ type lawtraceVariables struct {
 	SignedMode    *ebpf.Variable `ebpf:"signed_mode"`
 	UnifyShift    *ebpf.Variable `ebpf:"unify_shift"`
 	UnusedAck     *ebpf.Variable `ebpf:"unused_ack"`
+	UnusedAsked   *ebpf.Variable `ebpf:"unused_asked"`
 	UnusedCount   *ebpf.Variable `ebpf:"unused_count"`
+	UnusedCredit  *ebpf.Variable `ebpf:"unused_credit"`
 	UnusedLook    *ebpf.Variable `ebpf:"unused_look"`
+	UnusedPaces   *ebpf.Variable `ebpf:"unused_paces"`
 	UnusedTurn    *ebpf.Variable `ebpf:"unused_turn"`
 }
 

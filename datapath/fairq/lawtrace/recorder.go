@@ -33,8 +33,8 @@ type Recorder struct {
 	ended   bool  // Stop was called
 }
 
-// ringBytes has room for some seconds of 200 Mbit/s, in case user space gets no processor for so long.
-const ringBytes = 1 << 25
+// ringBytes has room for some seconds of 200 Mbit/s with credits, in case user space gets no processor for so long.
+const ringBytes = 1 << 26
 
 // bytesMax is the largest trace in bytes: two minutes of 200 Mbit/s at 17 ports.
 const bytesMax = 1 << 30
@@ -142,7 +142,7 @@ func (r *Recorder) counts() (lost, made uint64, err error) {
 	entries := r.orders.Iterate()
 	for entries.Next(&id, &order) {
 		lost += order.Lost
-		made += order.Number
+		made += order.Number + order.Credits
 	}
 	return lost, made, entries.Err()
 }

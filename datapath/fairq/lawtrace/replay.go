@@ -4,6 +4,7 @@ package lawtrace
 
 import (
 	"fmt"
+	"slices"
 
 	"weir/datapath/internal/vector"
 	"weir/datapath/native"
@@ -49,7 +50,7 @@ var counts = []string{
 // end. Replay returns an error if the trace cannot be read.
 func (t *Trace) Replay() (*Report, error) {
 	r := &replay{trace: t}
-	for _, what := range counts {
+	for _, what := range slices.Concat(counts, creditCounts) {
 		r.count(what, 0)
 	}
 	defer r.end()
@@ -69,12 +70,13 @@ func (t *Trace) Replay() (*Report, error) {
 // replay has one port's decisions. The port is number 0 of a switch with the ids below it, as slots name it.
 type replay struct {
 	Report
-	trace  *Trace
-	port   uint32
-	number uint64
-	sw     *native.Switch
-	config native.PortConfig
-	mode   uint8 // rule of counting
+	trace   *Trace
+	port    uint32
+	number  uint64
+	sw      *native.Switch
+	config  native.PortConfig
+	credits native.CreditConfig
+	mode    uint8 // rule of counting
 }
 
 // begin makes the switch. Its state is that of a map's element before its first use.
@@ -82,7 +84,7 @@ func (r *replay) begin(mode uint8) {
 	if r.sw != nil {
 		return
 	}
-	r.mode, r.config = mode, native.PortConfig{}
+	r.mode, r.config, r.credits = mode, native.PortConfig{}, native.CreditConfig{}
 	r.sw = native.NewSwitch(int(r.port)+1, native.Count(mode), native.EdgeConfig{})
 }
 
@@ -103,6 +105,12 @@ func (r *replay) record(p place) error {
 		return r.look(p)
 	case recordCount:
 		return r.counted(p)
+	case recordPaces:
+		return r.paces(p)
+	case recordCredit:
+		return r.credit(p)
+	case recordAsked:
+		return r.asked(p)
 	}
 	return r.ack(p)
 }
@@ -136,8 +144,10 @@ func (r *replay) check(kind Kind, same bool, call string, before, kernel, native
 // text returns a struct as test vectors have it, or a number.
 func text(v any) string {
 	switch v := v.(type) {
-	case uint16, uint32, uint64, bool:
+	case uint8, uint16, uint32, uint64, bool:
 		return fmt.Sprintf(" %v", v)
+	case native.CreditTurn:
+		return fmt.Sprintf(" turn=%d begins=%t longest=%d", v.Turn, v.Begins, v.Longest)
 	case *native.Port:
 		return vector.Of(v.Law).String() + vector.Of(*v).String()
 	}
@@ -228,17 +238,20 @@ func (r *replay) turn(p place) error {
 	if t.Torn != 0 {
 		r.count(countTorn, 1)
 		port.SetKept(&kept)
-		port.Running = t.Running
+		port.Running, port.Pacing = t.Running, uint32(t.Pacing)
 		return nil
 	}
 	r.sw.Turn(r.id(), &turn)
 	kernel, ours := *port, *port
 	kernel.SetKept(&kept)
-	kernel.Running, kernel.DataSeen = t.Running, ours.DataSeen // data is seen without the lock
+	kernel.Running, kernel.Pacing, kernel.DataSeen = t.Running, uint32(t.Pacing), ours.DataSeen // data is seen without the lock
 	is := func(kind Kind, same bool, what string) { r.check(kind, same, call+": "+what, &before, &kernel, &ours) }
 	if turn.Event == native.Ticked || turn.Event == native.Recounted || turn.Event == native.SawMSS {
 		is(KindCounting, kernel.Law.Flows == ours.Law.Flows && kernel.Wheel == ours.Wheel && kernel.Opening == ours.Opening &&
 			kernel.Epoch == ours.Epoch && kernel.Registered == ours.Registered && kernel.Generation == ours.Generation, "what counts")
+	}
+	if turn.Event == native.Paces {
+		is(KindCredit, kernel.Pacing == ours.Pacing, "whether it paces")
 	}
 	is(KindLaw, kernel.Law == ours.Law, "the law")
 	is(KindRelease, kernel.GrantQ8 == ours.GrantQ8 && kernel.ReleaseQ8 == ours.ReleaseQ8 && kernel.ReleaseFrom == ours.ReleaseFrom &&
@@ -276,6 +289,9 @@ func (r *replay) called(t *native.Turn, before *native.Port, releasing uint32) s
 		return "port_stopped()"
 	case native.Reused:
 		return "port_reused()"
+	case native.Paces:
+		r.count(countPaces, 1)
+		return fmt.Sprintf("port_paces(paces=%d)", t.Value)
 	}
 	return ""
 }

@@ -19,7 +19,7 @@ func (r *replay) ack(p place) error {
 	name := fmt.Sprintf("ACK %d with window %d", a.Ack, a.Own)
 	ask := native.Ack{
 		Ack: a.Ack, Bucket: a.Bucket, Field: a.Own, MSS: a.End.Mss, GSO: a.Gso, Shift: a.End.Shift, Announced: a.End.Announced, SYN: a.Syn,
-		Shrink: native.Shrink(a.Shrink), Apart: a.Apart,
+		Shrink: native.Shrink(a.Shrink), Apart: a.Apart, Promise: uint32(a.Promise), Credit: uint32(a.Credit),
 	}
 	if a.End.Flags&native.EndUnified != 0 {
 		ask.Unified = 1
@@ -38,6 +38,10 @@ func (r *replay) ack(p place) error {
 		}
 	} else {
 		field = r.sw.Window(r.id(), a.NowNs, &ask, &edge)
+	}
+	if a.Credit != 0 {
+		grants := r.sw.GrantsQ8(r.id(), a.NowNs, &ask)
+		r.check(KindCredit, grants == a.Granted.WindowQ8, name+": what promises and pacing grant", ask, a.Granted.WindowQ8, grants)
 	}
 	r.limits(&a, field)
 	r.check(KindWindow, field.Governed() == (a.Granted.WindowQ8 != 0), name+": whether it is limited", ask, a.Granted.WindowQ8 != 0, field.Governed())
@@ -117,7 +121,7 @@ func edgeOf(e *lawtraceWindowEdge) native.WindowEdge {
 func portConfigOf(c *lawtracePortConfig) native.PortConfig {
 	return native.PortConfig{
 		Law: lawOf(&c.Law), EpochNs: uint64(c.EpochNs), IdleNs: uint64(c.IdleNs), MSSUnknown: c.MssUnknown, Releasing: c.Releasing,
-		PipeBytes: c.PipeBytes, Mode: c.Mode, LimitedBuckets: c.LimitedBuckets, Divisor: c.Divisor,
+		PipeBytes: c.PipeBytes, Mode: c.Mode, LimitedBuckets: c.LimitedBuckets, Divisor: c.Divisor, Credit: native.CreditMode(c.Credit),
 	}
 }
 

@@ -21,6 +21,11 @@ type made struct {
 	acks   []lawtraceLawAck
 	counts []lawtraceLawCount
 	next   uint64
+
+	paces      []lawtraceLawPaces
+	credits    []creditRecord
+	asked      []lawtraceLawAsked
+	nextCredit uint64
 }
 
 const madePort = 7
@@ -70,14 +75,20 @@ func (m *made) leave(slot uint64) {
 }
 
 // ack makes an acknowledgement leave; interval: in edge mode.
-func (m *made) ack(interval native.EdgeTime) {
+func (m *made) ack(interval native.EdgeTime) { m.ackWith(interval, 0, 0) }
+
+// ackWith does so with a promise of the data's sender; credit: 1 with promises and credits.
+func (m *made) ackWith(interval native.EdgeTime, promise uint16, credit uint8) {
 	port, edge := m.sw.Port(madePort), native.WindowEdge{Right: 900, Known: 1}
-	a := native.Ack{Ack: 1000, Field: 60_000, MSS: 1460, GSO: 1448, Shift: 7, Shrink: native.ShrinkAvoid}
+	a := native.Ack{Ack: 1000, Field: 60_000, MSS: 1460, GSO: 1448, Shift: 7, Shrink: native.ShrinkAvoid, Promise: uint32(promise), Credit: uint32(credit)}
 	r := lawtraceLawAck{
 		Head: m.head(recordAck), Config: madeConfig, Ack: a.Ack, Own: a.Field, Gso: a.GSO, Shrink: uint8(a.Shrink), Packets: 1, Live: 1, Called: 1,
 		End: lawtraceLawEnd{Mss: a.MSS, Shift: a.Shift}, Before: lawtraceWindowEdge{Right: edge.Right, Known: edge.Known},
 	}
-	r.Granted.WindowQ8 = port.GrantQ8
+	r.Promise, r.Credit = promise, credit
+	if r.Granted.WindowQ8 = port.GrantQ8; promise != 0 {
+		r.Granted.WindowQ8 = uint64(promise) << 8
+	}
 	r.Floor = m.sw.Floor(madePort, a.MSS, a.GSO)
 	end := endOf(&r.End)
 	field := m.sw.Window(madePort, 0, &a, &edge)
@@ -118,12 +129,13 @@ func newMade(t *testing.T) *made {
 		m.turn(native.Turn{Event: native.Ticked, NowNs: 1e9 + (60+i)*600_000, Readable: true})
 	}
 	m.turn(native.Turn{Event: native.Stopped})
+	m.promises()
 	return m
 }
 
 // raw returns the records, acks before looks before turns: a ring buffer may deliver them so.
 func (m *made) raw() (out []byte) {
-	for _, list := range []any{m.acks, m.counts, m.looks, m.turns} {
+	for _, list := range []any{m.credits, m.asked, m.paces, m.acks, m.counts, m.looks, m.turns} {
 		var err error
 		if out, err = binary.Append(out, binary.LittleEndian, list); err != nil {
 			m.t.Fatal(err)
@@ -152,7 +164,7 @@ func countOf(r *Report, what string) uint64 {
 // Replay finds any single bit that the kernel wrote otherwise, and reports it with its call.
 func TestReplay_FindsEveryBit(t *testing.T) {
 	r := newMade(t).replay()
-	if r.Differences != 0 || r.Acks != 41 || countOf(r, countSample) != 42 || countOf(r, countRewrite) != 41 || countOf(r, countEdgeAdvertised) != 20 ||
+	if r.Differences != 0 || r.Acks != 42 || countOf(r, countSample) != 42 || countOf(r, countRewrite) != 42 || countOf(r, countEdgeAdvertised) != 20 ||
 		countOf(r, countReleased) != 3 || countOf(r, countSlots) != 3 || r.Compared < 300 {
 		t.Fatalf("%+v", r)
 	}

@@ -17,10 +17,11 @@ const (
 	KindRelease              // what a port grants, and how windows are released (core/fairq/release.h)
 	KindWindow               // which group an ACK is in, and its window (core/fairq/groups.h, window.h)
 	KindEdge                 // what is advertised to the edge (core/fairq/edge.h)
+	KindCredit               // promises, credits and pacing (core/fairq/credit.h, credit_ack.h, credit_turn.h)
 	kinds
 )
 
-var kindNames = [kinds]string{"the law", "counting", "grants and release", "windows of ACKs", "edge mode"}
+var kindNames = [kinds]string{"the law", "counting", "grants and release", "windows of ACKs", "edge mode", "promises and credits"}
 
 func (k Kind) String() string { return kindNames[k] }
 

@@ -13,6 +13,92 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type CoreCreditEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_             structs.HostLayout
+		ByteNsQ20     uint64
+		CapacityBytes uint32
+		TargetBytes   uint32
+		FirstBytes    uint32
+		WaitNs        uint32
+		HoldBytes     uint32
+		LineBytes     uint32
+		Mode          uint32
+		Zero          uint32
+	}
+	State struct {
+		_               structs.HostLayout
+		ClockNs         uint64
+		QueueNs         uint64
+		ChargedNs       uint64
+		CorrectedNs     int64
+		FactorLess      uint32
+		LongestNs       uint32
+		Promises        uint64
+		Parked          uint64
+		Full            uint64
+		OwedBytes       uint32
+		OwedBeforeBytes uint32
+		OwedSpan        uint64
+		Asked           uint32
+		AskedMost       uint32
+		HandshakesLess  uint32
+		Zero            uint32
+	}
+	Answer struct {
+		_           structs.HostLayout
+		LeavesNs    uint64
+		LiveNs      uint64
+		ChargeNs    uint64
+		LengthBytes uint32
+		LongestNs   uint32
+		Allowed     uint32
+		Renewed     uint32
+	}
+	Ack struct {
+		_            structs.HostLayout
+		NowNs        uint64
+		Promise      uint32
+		AdvanceBytes uint32
+		FloorBytes   uint32
+		BacklogBytes uint32
+		LengthBytes  uint32
+		Opens        uint8
+		Pacing       uint8
+		Behind       uint8
+		Fixed        uint8
+		Life         uint8
+		Ends         uint8
+		Shift        uint8
+		Answered     uint8
+		Ack          uint32
+		Sent         uint32
+		Allowed      uint32
+		LongestBytes uint32
+		More         uint32
+	}
+	NowNs     uint64
+	LeftNs    int64
+	Promise   uint32
+	Bytes     uint32
+	Gso       uint32
+	Sent      uint32
+	Una       uint32
+	Number    uint32
+	Pacing    uint32
+	Longest   uint32
+	Turn      uint32
+	Side      uint32
+	Syn       uint32
+	Opener    uint32
+	Begins    uint32
+	Completes uint32
+	Event     uint32
+	Zero      uint32
+	Result    uint64
+}
+
 type CoreEdgeEvent struct {
 	_      structs.HostLayout
 	Config struct {
@@ -562,6 +648,7 @@ type CoreWindowEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	CoreMapCreditEvents  = "credit_events"
 	CoreMapEdgeEvents    = "edge_events"
 	CoreMapFairqEvents   = "fairq_events"
 	CoreMapGroupsEvents  = "groups_events"
@@ -569,6 +656,7 @@ const (
 	CoreMapReleaseEvents = "release_events"
 	CoreMapSlotsEvents   = "slots_events"
 	CoreMapWindowEvents  = "window_events"
+	CoreProgRunCredit    = "run_credit"
 	CoreProgRunEdge      = "run_edge"
 	CoreProgRunFairq     = "run_fairq"
 	CoreProgRunGroups    = "run_groups"
@@ -620,6 +708,7 @@ type CoreSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreProgramSpecs struct {
+	RunCredit  *ebpf.ProgramSpec `ebpf:"run_credit"`
 	RunEdge    *ebpf.ProgramSpec `ebpf:"run_edge"`
 	RunFairq   *ebpf.ProgramSpec `ebpf:"run_fairq"`
 	RunGroups  *ebpf.ProgramSpec `ebpf:"run_groups"`
@@ -633,6 +722,7 @@ type CoreProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreMapSpecs struct {
+	CreditEvents  *ebpf.MapSpec `ebpf:"credit_events"`
 	EdgeEvents    *ebpf.MapSpec `ebpf:"edge_events"`
 	FairqEvents   *ebpf.MapSpec `ebpf:"fairq_events"`
 	GroupsEvents  *ebpf.MapSpec `ebpf:"groups_events"`
@@ -668,6 +758,7 @@ func (o *CoreObjects) Close() error {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CoreMaps struct {
+	CreditEvents  *ebpf.Map `ebpf:"credit_events"`
 	EdgeEvents    *ebpf.Map `ebpf:"edge_events"`
 	FairqEvents   *ebpf.Map `ebpf:"fairq_events"`
 	GroupsEvents  *ebpf.Map `ebpf:"groups_events"`
@@ -679,6 +770,7 @@ type CoreMaps struct {
 
 func (m *CoreMaps) Close() error {
 	return _CoreClose(
+		m.CreditEvents,
 		m.EdgeEvents,
 		m.FairqEvents,
 		m.GroupsEvents,
@@ -699,6 +791,7 @@ type CoreVariables struct {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CorePrograms struct {
+	RunCredit  *ebpf.Program `ebpf:"run_credit"`
 	RunEdge    *ebpf.Program `ebpf:"run_edge"`
 	RunFairq   *ebpf.Program `ebpf:"run_fairq"`
 	RunGroups  *ebpf.Program `ebpf:"run_groups"`
@@ -710,6 +803,7 @@ type CorePrograms struct {
 
 func (p *CorePrograms) Close() error {
 	return _CoreClose(
+		p.RunCredit,
 		p.RunEdge,
 		p.RunFairq,
 		p.RunGroups,

@@ -13,6 +13,7 @@ struct port;
 WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 #define WEIR_PORT(world, id) event_port(world, id)
 
+#include "../../core/fairq/credit.h"
 #include "../../core/fairq/edge.h"
 #include "../../core/fairq/groups.h"
 #include "../../core/fairq/release.h"
@@ -47,6 +48,7 @@ enum {
 	EDGE_SYN,
 	EDGE_ANSWER,
 	EDGE_ACKED,
+	RELEASE_PACE,
 };
 
 // One direction of a connection, and two ports.
@@ -162,6 +164,10 @@ WEIR_INLINE int release_run(struct release_event *e)
 		return 0;
 	case RELEASE_REUSE:
 		port_reused(&e->port);
+		return 0;
+	case RELEASE_PACE:
+		e->result = port_must_pace(&e->config, &e->port, e->live != 0);
+		port_paces(&e->config, &e->port, (int)e->result);
 		return 0;
 	case RELEASE_LEASE:
 		e->result = lease_is_live(!e->live, e->heartbeat_ns, e->lease_ns, e->now_ns);

@@ -1,5 +1,5 @@
-// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode. The
-// events are C (events.h). This package calls them as machine code; the kernel programs of package coretest
+// Package corevec runs the events of the test vectors of core's counting, release, groups, edge mode, promises and
+// credits. The events are C (events.h, credit_events.h). This package calls them as machine code; the kernel programs of package coretest
 // include them.
 package corevec
 
@@ -13,7 +13,7 @@ import (
 	"weir/datapath/internal/vector"
 )
 
-// Machines returns the machines that run the vectors of counting, release, groups and edge mode, by their law.
+// Machines returns the machines that run these vectors, by their law.
 // run runs one event: its argument is a pointer to a struct of events.h, as package coretest has it, which the
 // event changes.
 func Machines(run func(value any) error) map[string]func() vector.Machine {
@@ -26,7 +26,7 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 		},
 		"release": func() vector.Machine {
 			return &machine[coretest.CoreReleaseEvent]{run: run, state: []string{"port_"}, events: map[string]uint64{
-				"tick": 13, "recount": 14, "limit": 15, "stop": 16, "reuse": 17, "lease": 18,
+				"tick": 13, "recount": 14, "limit": 15, "stop": 16, "reuse": 17, "lease": 18, "pace": 29,
 			}}
 		},
 		"groups": func() vector.Machine {
@@ -37,6 +37,12 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 		"edge": func() vector.Machine {
 			return &machine[coretest.CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
 				"due": 23, "advertise": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
+			}}
+		},
+		"credit": func() vector.Machine {
+			return &machine[coretest.CoreCreditEvent]{run: run, state: []string{"state_", "answer_"}, events: map[string]uint64{
+				"acknowledge": 1, "rest": 2, "used": 3, "counts_other": 4, "other": 5, "refused": 6, "concerns": 7, "turn": 8, "opens": 9,
+				"answered": 10, "advance": 11,
 			}}
 		},
 	}

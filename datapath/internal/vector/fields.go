@@ -8,14 +8,14 @@ import (
 	"unicode"
 )
 
-// Of returns the fields of a struct that are not 0. The struct has unsigned integers, arrays of them, and
-// structs and arrays of such. The key of the Go field WindowQ8 is window_q8, of MSSBytes mss_bytes; unexported
+// Of returns the fields of a struct that are not 0. The struct has integers, arrays of unsigned ones, and structs
+// and arrays of such. A negative integer is written as unsigned, in two's complement of 64 bits. The key of the Go field WindowQ8 is window_q8, of MSSBytes mss_bytes; unexported
 // fields are padding.
 func Of(structure any) Fields {
 	var out Fields
 	each(reflect.ValueOf(structure), func(key string, v reflect.Value) {
-		if v.Uint() != 0 {
-			out = append(out, Field{key, v.Uint()})
+		if n := number(v); n != 0 {
+			out = append(out, Field{key, n})
 		}
 	})
 	return out
@@ -33,7 +33,11 @@ func (f Fields) Into(structure any) error {
 		if !ok {
 			return fmt.Errorf("%s has no field %s", v.Type(), field.Key)
 		}
-		if to.OverflowUint(field.Value) {
+		if to.CanInt() && !to.OverflowInt(int64(field.Value)) {
+			to.SetInt(int64(field.Value))
+			continue
+		}
+		if to.CanInt() || to.OverflowUint(field.Value) {
 			return fmt.Errorf("%s=%d does not fit %s", field.Key, field.Value, to.Type())
 		}
 		to.SetUint(field.Value)
@@ -41,7 +45,15 @@ func (f Fields) Into(structure any) error {
 	return nil
 }
 
-// each visits the unsigned integers of a struct. The key of a field of a struct within it is OUTER_FIELD; in
+// number returns an integer as a vector has it.
+func number(v reflect.Value) uint64 {
+	if v.CanInt() {
+		return uint64(v.Int())
+	}
+	return v.Uint()
+}
+
+// each visits the integers of a struct. The key of a field of a struct within it is OUTER_FIELD; in
 // the i-th of an array of structs it is OUTERi_FIELD.
 func each(v reflect.Value, visit func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
@@ -64,7 +76,7 @@ func each(v reflect.Value, visit func(key string, v reflect.Value)) {
 			for j := range field.Len() {
 				visit(key+"."+strconv.Itoa(j), field.Index(j))
 			}
-		case field.CanUint():
+		case field.CanUint(), field.CanInt():
 			visit(key, field)
 		}
 	}

@@ -9,3 +9,6 @@ const struct law_turn *unused_turn __attribute__((unused));
 const struct law_look *unused_look __attribute__((unused));
 const struct law_ack *unused_ack __attribute__((unused));
 const struct law_count *unused_count __attribute__((unused));
+const struct law_paces *unused_paces __attribute__((unused));
+const struct law_credit *unused_credit __attribute__((unused));
+const struct law_asked *unused_asked __attribute__((unused));

@@ -8,6 +8,7 @@
 #include "../../../core/mark.h"
 #include "../../../core/window.h"
 #include "../../corevec/events.h"
+#include "../../corevec/credit_events.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -138,6 +139,7 @@ EVENTS(slots);
 EVENTS(release);
 EVENTS(groups);
 EVENTS(edge);
+EVENTS(credit);
 
 #define RUN(name)                                                                          \
 	SEC("tc")                                                                          \
@@ -153,3 +155,4 @@ RUN(slots)
 RUN(release)
 RUN(groups)
 RUN(edge)
+RUN(credit)

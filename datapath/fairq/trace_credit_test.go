@@ -1,0 +1,116 @@
+//go:build cgo
+
+package fairq_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"weir/datapath/fairq"
+	"weir/datapath/fairq/lawtrace"
+	"weir/datapath/testnet"
+)
+
+// creditMutants are faults in promises and credits.
+var creditMutants = []lawMutant{
+	{"bytes that are sent twice have no room", "credit.h", "return bytes + bytes / CREDIT_MARGIN;", "return bytes;", "credits", "credit_acknowledges("},
+	{"short answers make promises cheaper twice as fast", "credit.h", "factor - factor / 32 + share / 32", "factor - factor / 16 + share / 16", "credits", ": the factor"},
+	{"a promise that was used is still owed", "credit.h", "credit_owes_less(state, owes);", ";", "credits", ": what is owed"},
+	{"corrections never show in the queue", "credit.h", "change - credit_part(state->corrected_ns, cost, cycle)", "change", "credits", ": corrections"},
+	{"a packet waits until nothing is ahead", "credit.h", "want = state->clock_ns - room;", "want = state->clock_ns;", "credits", "credit_acknowledges("},
+	{"a packet that the parking refused keeps its place", "credit.h", "state->queue_ns -= credit_ns(config, answer->length_bytes);", ";", "credits", ": the parking queue"},
+	{"a live promise is not owed", "credit.h", "return CREDIT_LIVE | CREDIT_OWED;", "return CREDIT_LIVE;", "credits", ""},
+	{"the law does not restart after the port paced", "credit.h", "if (port->pacing && !paces)", "if (0)", "credits", "port_paces("},
+	{"the end of a message releases a window", "credit_ack.h", "!ack->ends && !credit_is_last(ack)", "!ack->ends", "credits", "credit_acknowledges("},
+	{"an end at rest gets one segment", "credit_ack.h", "two = 2 * ack->floor_bytes", "two = 1 * ack->floor_bytes", "credits", "credit_rest("},
+	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what promises and pacing grant"},
+	{"a request must acknowledge more than everything", "credit_turn.h", "(int)(sent - ack) <= 0", "(int)(sent - ack) < 0", "credits", "credit_opens"},
+	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
+}
+
+// tracedCredits records bursts of answers on a path with credits: on open connections and on new ones, so that the port
+// begins and ends to pace. The parking is removed before the last bursts, so that it refuses packets.
+func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trace {
+	t.Helper()
+	recorder, err := lawtrace.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	law := creditLaw()
+	law.Active = 100 * time.Millisecond
+	b := newCreditBedOf(t, 40, law, fairq.Config{Credit: credit, Trace: recorder})
+	all := b.conns
+	l := b.Listen(t, testnet.ReceiverIPv4)
+	for round := range rounds {
+		if round == rounds-2 && credit == fairq.CreditPaces {
+			b.deleteParking(t)
+		}
+		b.conns = all
+		b.ask(t)
+		b.conns = []*testnet.Pair{b.Dial(t, l, testnet.WindowScale(4))} // its windows can express one segment and two
+		testnet.Until(t, "only one connection counts as a flow", func() bool {
+			b.ask(t)
+			_, in := statsOfBoth(t, b.f)
+			return in.Flows <= 2
+		})
+		b.conns[0].Close()
+	}
+	release, cancel := context.WithTimeout(context.Background(), testnet.Patience)
+	defer cancel()
+	if err := b.f.Release(release); err != nil {
+		t.Fatal(err)
+	}
+	b.conns = all
+	b.ask(t)
+	state := b.state(t)
+	if err := b.f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	trace, err := recorder.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := trace.Replay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := callsOf(r, "  of them: packets that opened a flight"); n < state.Promises {
+		t.Errorf("the trace has %d packets that opened a flight, the program counted %d promises", n, state.Promises)
+	}
+	if n := callsOf(r, "  of them: packets that waited in the parking") - callsOf(r, "credit_refused"); n != state.Parked {
+		t.Errorf("the trace has %d packets that waited, the program counted %d", n, state.Parked)
+	}
+	return trace
+}
+
+// Under real TCP the native core agrees with the kernel about promises and credits, to the bit. Each decision of the core
+// occurs.
+func TestDifferential_Credits(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		credit fairq.Credit
+		never  []string
+	}{
+		{"credits", fairq.CreditPaces, nil},
+		{"promises alone", fairq.CreditPromises, []string{
+			"  port_paces: ports that began or ended to pace", "  of them: packets that waited in the parking", "credit_refused", "  of them: an end at rest got a promise",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := agreed(t, tracedCredits(t, c.credit, 6))
+			if n := r.Kinds[lawtrace.KindCredit]; n < 5000 {
+				t.Errorf("%d answers about promises and credits", n)
+			}
+			never := map[string]bool{}
+			for _, what := range c.never {
+				never[what] = true
+			}
+			for _, what := range lawtrace.CreditCalls() {
+				if n := callsOf(r, what); (n == 0) != never[what] {
+					t.Errorf("%d calls: %s", n, what)
+				}
+			}
+		})
+	}
+}
