@@ -1,4 +1,4 @@
-// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode. The
+// Package corevec runs the events of the test vectors of core's counting, release, groups, edge mode, grants and buckets. The
 // events are C (events.h). This package calls them as machine code; the kernel programs of package coretest
 // include them.
 package corevec
@@ -13,7 +13,7 @@ import (
 	"weir/datapath/internal/vector"
 )
 
-// Machines returns the machines that run the vectors of counting, release, groups and edge mode, by their law.
+// Machines returns the machines that run the vectors of counting, release, groups, edge mode, grants and buckets, by their law.
 // run runs one event: its argument is a pointer to a struct of events.h, as package coretest has it, which the
 // event changes.
 func Machines(run func(value any) error) map[string]func() vector.Machine {
@@ -37,6 +37,16 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 		"edge": func() vector.Machine {
 			return &machine[coretest.CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
 				"due": 23, "advertise": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
+			}}
+		},
+		"grant": func() vector.Machine {
+			return &machine[coretest.CoreGrantEvent]{run: run, state: []string{"least_"}, events: map[string]uint64{
+				"add": 29, "rate": 30, "field": 31, "released": 32, "bit": 33,
+			}}
+		},
+		"bucket": func() vector.Machine {
+			return &machine[coretest.CoreBucketEvent]{run: run, events: map[string]uint64{
+				"class": 34, "changes": 35, "burst": 36, "quantum": 37, "limit": 38,
 			}}
 		},
 	}

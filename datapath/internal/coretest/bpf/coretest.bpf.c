@@ -138,6 +138,8 @@ EVENTS(slots);
 EVENTS(release);
 EVENTS(groups);
 EVENTS(edge);
+EVENTS(grant);
+EVENTS(bucket);
 
 #define RUN(name)                                                                          \
 	SEC("tc")                                                                          \
@@ -153,3 +155,5 @@ RUN(slots)
 RUN(release)
 RUN(groups)
 RUN(edge)
+RUN(grant)
+RUN(bucket)
