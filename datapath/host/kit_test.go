@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"flag"
 	"net"
 	"net/netip"
 	"testing"
@@ -107,3 +108,6 @@ func statsOf(t testing.TB, h *host.Host, vm law.VM) host.Stats {
 	t.Fatalf("no VM %d: %+v", vm, all)
 	return host.Stats{}
 }
+
+// long runs the long forms of tests: a million mutated frames.
+var long = flag.Bool("long", false, "run the long forms of tests")

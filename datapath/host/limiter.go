@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
@@ -46,7 +47,8 @@ func (e *UplinkBusy) Error() string {
 type limiter struct {
 	port   attach.PortRef
 	net    *netlink.Handle
-	found  bool // an earlier process made it
+	own    map[int]*nl.SocketHandle // for requests that the library does not have
+	found  bool                     // an earlier process made it
 	budget float64
 	last   uint64 // when the budget was last filled, ns
 	made   uint64 // changes
@@ -59,6 +61,11 @@ func openLimiter(p attach.PortRef, bps uint64) (l *limiter, err error) {
 		if l.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open netlink: %w", err)
 		}
+		socket, err := nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("open netlink: %w", err)
+		}
+		l.own = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: socket}}
 		if l.found, err = l.find(); err != nil {
 			return err
 		}
@@ -131,11 +138,8 @@ func (l *limiter) leaf(class, bytes uint32) error {
 	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(l.port.Ifindex), Parent: class})
 	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("bfifo")))
 	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, binary.LittleEndian.AppendUint32(nil, bytes)))
-	err := l.port.In(func() error { // a socket of its own, so it must be opened in the namespace
-		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-		return err
-	})
-	if err != nil {
+	req.Sockets = l.own
+	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
 		return fmt.Errorf("put a queue of %d bytes below class %x: %w", bytes, class&0xffff, err)
 	}
 	return nil
@@ -195,6 +199,10 @@ func (l *limiter) close() {
 		l.net.Close()
 		l.net = nil
 	}
+	for _, s := range l.own {
+		s.Close()
+	}
+	l.own = nil
 }
 
 // findClasses reads which VMs have a class, and removes classes of VMs that are gone.
