@@ -9,8 +9,8 @@
 //   tick by tick   grown, released: grant + floor(grant * min(gap, RELEASE_NS) / RELEASE_NS). No product wraps: 2^34 * 2^25.
 //   at a time      released_after: the grant doubles every RELEASE_DOUBLES_NS = floor(RELEASE_NS * ln 2), and grows linearly
 //                  in between: g + floor(g * rest / RELEASE_DOUBLES_NS), g = grant * 2^floor(elapsed / RELEASE_DOUBLES_NS).
-//                  It is at least what short ticks give, and at most 6.2 % more (the chord of e^x). It needs no state, so
-//                  several CPUs may calculate it for the same grant.
+//                  It is at least what short ticks give, and at most 6.2 % above e^(elapsed / RELEASE_NS): the chord of the
+//                  curve. It needs no state, so several CPUs may calculate it for the same grant.
 //   Times are u64 ns, compared modulo 2^64.
 #ifndef WEIR_CORE_LEASE_H
 #define WEIR_CORE_LEASE_H
