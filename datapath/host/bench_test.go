@@ -103,19 +103,18 @@ func BenchmarkHost(b *testing.B) {
 	udp := frames.Packet(frames.Link{Dst: vmMAC, Src: peerMAC}, frames.IP{From: peerIPv4, To: vmIPv4}, frames.UDP, make([]byte, 40))
 	all := ^uint64(0)
 	passing := hosttest.HostHostGrants{}
-	elsewhere := hosttest.HostHostGrants{Windows: 1}
-	hit := hosttest.HostHostGrants{Windows: 1, Peers: [4]uint64{all, all, all, all}}
-	flows := hosttest.HostHostGrants{Windows: 1, Flows: [4]uint64{all, all, all, all}}
+	elsewhere := hosttest.HostHostGrants{Windows: 2, Generation: 1}
+	hit := hosttest.HostHostGrants{Windows: 2, Generation: 1, Peers: [4]uint64{all, all, all, all}}
+	flows := hosttest.HostHostGrants{Windows: 4, Generation: 2, Flows: [4]uint64{all, all, all, all}}
 	byVM := hosttest.HostHostGrants{Windows: 1, Window: benchGrants(20000)}
 	rate := hosttest.HostHostGrants{Rate: benchGrants(1e6)}
 	wide := byVM
 	wide.Window = benchGrants(64e6)
 	pair, flow := hosttest.HostHostPair{Peer: benchWords(peerIPv4)}, hosttest.HostHostFlow{Ports: 80<<8 | 1000&0xff<<24 | 1000>>8<<16, Peer: benchWords(peerIPv4), Own: benchWords(vmIPv4)}
-	if err := h.Pairs.Put(pair, benchGrants(20000)); err != nil {
-		b.Fatal(err)
-	}
-	if err := h.FlowGrants.Put(flow, benchGrants(20000)); err != nil {
-		b.Fatal(err)
+	for i, err := range []error{h.Pairs.Put(pair, uint32(1)), h.FlowGrants.Put(flow, uint32(2)), h.Keyed.Put(uint32(1), benchGrants(20000)), h.Keyed.Put(uint32(2), benchGrants(10000))} {
+		if err != nil {
+			b.Fatal(i, err)
+		}
 	}
 	missed := k.segment(true, frames.ACK, 60000, stamps, 0)
 	missed.From = netip.MustParseAddr("10.0.0.77")

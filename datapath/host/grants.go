@@ -16,6 +16,37 @@ const (
 	grantPause = 2
 )
 
+// Levels of enum host_windows.
+const (
+	windowsVM    = 1
+	windowsPairs = 2
+	windowsFlows = 4
+)
+
+// keyed is a pair or a flow that has grants.
+type keyed struct {
+	index uint32 // in the kernel's table of their grants; from 1
+	end   uint64 // of the lease that ends last
+}
+
+// indexes are those of the kernel's table that no key has.
+type indexes struct {
+	next uint32
+	free []uint32
+}
+
+func (x *indexes) take() uint32 {
+	if n := len(x.free); n > 0 {
+		i := x.free[n-1]
+		x.free = x.free[:n-1]
+		return i
+	}
+	x.next++
+	return x.next
+}
+
+func (x *indexes) give(i uint32) { x.free = append(x.free, i) }
+
 // SetGrant sets one grant, as SetGrants does.
 func (h *Host) SetGrant(g law.Grant) error { return h.SetGrants([]law.Grant{g}) }
 
@@ -75,7 +106,7 @@ func (h *Host) setGrant(g *law.Grant, now uint64) error {
 		return setKey(h, v, h.maps.Pairs, h.pairs, *peer, set, now)
 	}
 	return h.changeGrants(v, func(e *hostHostGrants) error {
-		e.Windows = 1
+		e.Windows |= windowsVM
 		return put(&e.Window, set, now)
 	})
 }
@@ -119,7 +150,7 @@ type grant = struct {
 	Flags     uint32
 }
 
-// put sets a grant among those of one key.
+// put sets a grant among those of one key. The kernel reads them up to the first that is not set.
 func put(all *hostGrants, set grant, now uint64) error {
 	at := -1
 	for i := range all.Grant {
@@ -160,46 +191,57 @@ type table interface {
 	Delete(key any) error
 }
 
-// setKey sets a grant for a pair or a flow. The entry is written before the filter that leads to it.
-func setKey[K comparable](h *Host, v *vm, t table, known map[K]uint64, key K, set grant, now uint64) error {
+// setKey sets a grant for a pair or a flow. A new key is written before the filter that leads to it. The VM's generation
+// makes connections look the key up.
+func setKey[K comparable](h *Host, v *vm, t table, known map[K]*keyed, key K, set grant, now uint64) error {
 	var all hostGrants
-	if err := missing(t.Lookup(key, &all)); err != nil {
-		return fmt.Errorf("read the grants: %w", err)
+	k := known[key]
+	if k != nil {
+		if err := h.maps.Keyed.Lookup(k.index, &all); err != nil {
+			return fmt.Errorf("read the grants: %w", err)
+		}
+		if err := put(&all, set, now); err != nil {
+			return err
+		}
+		k.end = lastEnd(&all)
+		return h.maps.Keyed.Put(k.index, all)
 	}
-	if err := put(&all, set, now); err != nil {
-		return err
+	k = &keyed{index: h.indexes.take(), end: set.ExpiresNs}
+	err := put(&all, set, now)
+	if err == nil {
+		err = h.maps.Keyed.Put(k.index, all)
 	}
-	if err := t.Put(key, all); err != nil {
-		return fmt.Errorf("the table is full, or cannot be written (%d grants): %w", len(known), err)
+	if err == nil {
+		err = t.Put(key, k.index)
 	}
-	_, had := known[key]
-	known[key] = lastEnd(&all)
-	if had {
-		return nil
+	if err != nil {
+		h.indexes.give(k.index)
+		return fmt.Errorf("the table is full, or cannot be written (%d entries): %w", len(known), err)
 	}
+	known[key] = k
 	return h.changeGrants(v, func(e *hostHostGrants) error {
-		e.Windows = 1
+		e.Generation++
 		filter(e, any(key))
 		return nil
 	})
 }
 
-// filter sets the bit of a key.
+// filter sets the level and the bit of a key.
 func filter(e *hostHostGrants, key any) {
 	switch k := key.(type) {
 	case hostHostPair:
-		bit := grantBit(k.Peer, 0)
+		bit := grantBit(k.Peer[3], 0)
+		e.Windows |= windowsPairs
 		e.Peers[bit>>6] |= 1 << (bit & 63)
 	case hostHostFlow:
-		bit := grantBit(k.Peer, k.Ports)
+		bit := grantBit(k.Peer[3], k.Ports)
+		e.Windows |= windowsFlows
 		e.Flows[bit>>6] |= 1 << (bit & 63)
 	}
 }
 
 // grantBit is grant_bit of core/grant.h.
-func grantBit(a [4]uint32, ports uint32) uint32 {
-	return ((a[0] ^ a[1]*3 ^ a[2]*5 ^ a[3]*7 ^ ports) * 0x9e3779b1) >> 24
-}
+func grantBit(word, ports uint32) uint32 { return ((word ^ ports) * 0x9e3779b1) >> 24 }
 
 // changeGrants changes the entry of a VM's grants.
 func (h *Host) changeGrants(v *vm, change func(e *hostHostGrants) error) error {
@@ -297,16 +339,16 @@ func (h *Host) Grants(number law.VM) ([]Granted, error) {
 		r.add(v.id, &e.Window, law.WindowGrant, law.Key{})
 		r.add(v.id, &e.Rate, law.RateGrant, law.Key{})
 	}
-	for key := range h.pairs {
+	for key, k := range h.pairs {
 		var g hostGrants
-		if err := h.maps.Pairs.Lookup(key, &g); missing(err) != nil {
+		if err := h.maps.Keyed.Lookup(k.index, &g); err != nil {
 			return nil, fmt.Errorf("host: grants of a pair: %w", err)
 		}
 		r.add(key.Vm, &g, law.WindowGrant, law.Key{Pair: law.Pair{Peer: address(key.Peer)}})
 	}
-	for key := range h.flows {
+	for key, k := range h.flows {
 		var g hostGrants
-		if err := h.maps.FlowGrants.Lookup(key, &g); missing(err) != nil {
+		if err := h.maps.Keyed.Lookup(k.index, &g); err != nil {
 			return nil, fmt.Errorf("host: grants of a flow: %w", err)
 		}
 		swap := func(p uint32) uint16 { return uint16(p)>>8 | uint16(p)<<8 }

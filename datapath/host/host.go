@@ -44,8 +44,8 @@ const (
 
 	schemaVersion  = 1 // layout of the maps; raised whenever one changes
 	defaultEntries = 1 << 16
-	maxEntries     = 1 << 20
-	uplinkID       = 0 // of the uplink's pin; a VM's is its index and 1
+	maxEntries     = 1 << 18 // pairs and flows have indexes of 20 bits
+	uplinkID       = 0       // of the uplink's pin; a VM's is its index and 1
 )
 
 // Config configures a host.
@@ -59,7 +59,7 @@ type Config struct {
 	// of 0 the sender waits for its persist timer.
 	PauseZero bool
 	// Pairs, Flows and Connections are the sizes of tables: pairs and flows with a grant, and connections whose window
-	// scale is known. 0: 65536.
+	// scale is known. 0: 65536; at most 262144.
 	Pairs, Flows, Connections uint32
 	// Pin is a directory in a BPF file system. Programs and tables pinned there outlive this process, and a later Open
 	// continues with them. Empty: they end with the process, and packets pass untouched.
@@ -82,8 +82,9 @@ type Host struct {
 	uplink  *attached
 	vms     map[law.VM]*vm
 	used    map[uint32]bool // indexes in the kernel's table
-	pairs   map[hostHostPair]uint64
-	flows   map[hostHostFlow]uint64
+	pairs   map[hostHostPair]*keyed
+	flows   map[hostHostFlow]*keyed
+	indexes indexes
 	limiter *limiter
 	closed  bool
 }
@@ -120,7 +121,7 @@ func Open(c Config) (*Host, error) {
 	if err := Check(); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	h := &Host{cfg: c, vms: map[law.VM]*vm{}, used: map[uint32]bool{}, pairs: map[hostHostPair]uint64{}, flows: map[hostHostFlow]uint64{}}
+	h := &Host{cfg: c, vms: map[law.VM]*vm{}, used: map[uint32]bool{}, pairs: map[hostHostPair]*keyed{}, flows: map[hostHostFlow]*keyed{}}
 	if err := h.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("host: %w", err), h.abandon())
 	}

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type hostFlowKey struct {
+	_    structs.HostLayout
+	Word [2]uint64
+}
+
 type hostGrantOwner struct {
 	_           structs.HostLayout
 	HeartbeatNs uint64
@@ -44,6 +49,8 @@ type hostHostConnection struct {
 		Shift      [2]uint8
 	}
 	IsSigned uint32
+	Zero     uint32
+	Refs     uint64
 }
 
 type hostHostControl struct {
@@ -77,16 +84,6 @@ type hostHostCounts struct {
 	Learnt     uint64
 }
 
-type hostHostEnds struct {
-	_    structs.HostLayout
-	Flow struct {
-		_    structs.HostLayout
-		Word [2]uint64
-	}
-	Vm   uint32
-	Zero uint32
-}
-
 type hostHostFlow struct {
 	_     structs.HostLayout
 	Vm    uint32
@@ -96,13 +93,14 @@ type hostHostFlow struct {
 }
 
 type hostHostGrants struct {
-	_       structs.HostLayout
-	Windows uint32
-	Zero    uint32
-	Peers   [4]uint64
-	Flows   [4]uint64
-	Window  hostGrants
-	Rate    hostGrants
+	_          structs.HostLayout
+	Windows    uint32
+	Zero       uint32
+	Generation uint64
+	Peers      [4]uint64
+	Flows      [4]uint64
+	Window     hostGrants
+	Rate       hostGrants
 }
 
 type hostHostPair struct {
@@ -136,6 +134,7 @@ const (
 	hostMapControls      = "controls"
 	hostMapCounts        = "counts"
 	hostMapFlowGrants    = "flow_grants"
+	hostMapKeyed         = "keyed"
 	hostMapOwners        = "owners"
 	hostMapPairs         = "pairs"
 	hostMapPending       = "pending"
@@ -205,6 +204,7 @@ type hostMapSpecs struct {
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
 	FlowGrants  *ebpf.MapSpec `ebpf:"flow_grants"`
+	Keyed       *ebpf.MapSpec `ebpf:"keyed"`
 	Owners      *ebpf.MapSpec `ebpf:"owners"`
 	Pairs       *ebpf.MapSpec `ebpf:"pairs"`
 	Pending     *ebpf.MapSpec `ebpf:"pending"`
@@ -248,6 +248,7 @@ type hostMaps struct {
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
 	FlowGrants  *ebpf.Map `ebpf:"flow_grants"`
+	Keyed       *ebpf.Map `ebpf:"keyed"`
 	Owners      *ebpf.Map `ebpf:"owners"`
 	Pairs       *ebpf.Map `ebpf:"pairs"`
 	Pending     *ebpf.Map `ebpf:"pending"`
@@ -262,6 +263,7 @@ func (m *hostMaps) Close() error {
 		m.Controls,
 		m.Counts,
 		m.FlowGrants,
+		m.Keyed,
 		m.Owners,
 		m.Pairs,
 		m.Pending,

@@ -27,6 +27,7 @@ func newSource(c *Config) (*source, error) {
 	}
 	spec.Maps[hostMapPairs].MaxEntries = c.Pairs
 	spec.Maps[hostMapFlowGrants].MaxEntries = c.Flows
+	spec.Maps[hostMapKeyed].MaxEntries = c.Pairs + c.Flows + 1
 	spec.Maps[hostMapConnections].MaxEntries = c.Connections
 	spec.Maps[hostMapPending].MaxEntries = max(c.Connections/4, 1024)
 	if err := spec.Variables[hostVarUplinkIfindex].Set(uint32(c.Uplink.Ifindex)); err != nil {
@@ -47,7 +48,7 @@ func (s *source) setSeed(words [2]uint64) error {
 func byName(m *hostMaps) map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		hostMapControls: &m.Controls, hostMapOwners: &m.Owners, hostMapVms: &m.Vms, hostMapVmGrants: &m.VmGrants,
-		hostMapVmPorts: &m.VmPorts, hostMapPairs: &m.Pairs, hostMapFlowGrants: &m.FlowGrants,
+		hostMapVmPorts: &m.VmPorts, hostMapPairs: &m.Pairs, hostMapFlowGrants: &m.FlowGrants, hostMapKeyed: &m.Keyed,
 		hostMapConnections: &m.Connections, hostMapPending: &m.Pending, hostMapCounts: &m.Counts,
 	}
 }

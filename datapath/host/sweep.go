@@ -52,8 +52,8 @@ func (h *Host) removeOwner(o law.Owner) error {
 func (h *Host) prune(now uint64, all bool, ended func(g *grant) bool) error {
 	changed := map[uint32]bool{} // VMs that lost a key
 	errs := []error{
-		pruneKeys(h.maps.Pairs, h.pairs, now, all, ended, func(k hostHostPair) { changed[k.Vm] = true }),
-		pruneKeys(h.maps.FlowGrants, h.flows, now, all, ended, func(k hostHostFlow) { changed[k.Vm] = true }),
+		pruneKeys(h, h.maps.Pairs, h.pairs, now, all, ended, func(k hostHostPair) { changed[k.Vm] = true }),
+		pruneKeys(h, h.maps.FlowGrants, h.flows, now, all, ended, func(k hostHostFlow) { changed[k.Vm] = true }),
 	}
 	for _, v := range h.vms {
 		var e hostHostGrants
@@ -75,55 +75,62 @@ func (h *Host) prune(now uint64, all bool, ended func(g *grant) bool) error {
 // refilter writes the entry of a VM's grants, with a filter of the keys that are left.
 func (h *Host) refilter(v *vm, e *hostHostGrants) error {
 	e.Peers, e.Flows, e.Windows = [4]uint64{}, [4]uint64{}, 0
+	e.Generation++
 	for k := range h.pairs {
 		if k.Vm == v.id {
 			filter(e, k)
-			e.Windows = 1
 		}
 	}
 	for k := range h.flows {
 		if k.Vm == v.id {
 			filter(e, k)
-			e.Windows = 1
 		}
 	}
 	if lastEnd(&e.Window) != 0 {
-		e.Windows = 1
+		e.Windows |= windowsVM
 	}
 	return h.maps.VmGrants.Put(v.id, *e)
 }
 
-// clearEnded clears the grants of a key that have ended, and reports whether there were any.
+// clearEnded removes the grants of a key that have ended, and reports whether there were any.
 func clearEnded(all *hostGrants, ended func(g *grant) bool) (cleared bool) {
-	for i := range all.Grant {
-		g := &all.Grant[i]
-		if g.Flags&grantSet != 0 && ended(&grant{g.Value, g.ExpiresNs, g.Owner, g.Flags}) {
-			g.Value, g.ExpiresNs, g.Owner, g.Flags = 0, 0, 0, 0
+	var left hostGrants
+	n := 0
+	for _, g := range all.Grant {
+		switch {
+		case g.Flags&grantSet == 0:
+		case ended(&grant{g.Value, g.ExpiresNs, g.Owner, g.Flags}):
 			cleared = true
+		default:
+			left.Grant[n] = g
+			n++
 		}
 	}
+	*all = left
 	return cleared
 }
 
-// pruneKeys removes the ended grants of pairs or flows. It calls gone for a key without grants, which it removes.
-func pruneKeys[K comparable](t table, known map[K]uint64, now uint64, all bool, ended func(g *grant) bool, gone func(K)) error {
+// pruneKeys removes the ended grants of pairs or flows. It calls gone for a key without grants, which it removes. The
+// caller then changes the VM's generation, before another key can get the index: connections look their grants up anew.
+func pruneKeys[K comparable](h *Host, t table, known map[K]*keyed, now uint64, all bool, ended func(g *grant) bool, gone func(K)) error {
 	var errs []error
-	for key, end := range known {
-		if !all && int64(now-end) <= int64(releaseTime) {
+	for key, k := range known {
+		if !all && int64(now-k.end) <= int64(releaseTime) {
 			continue
 		}
 		var e hostGrants
-		if err := missing(t.Lookup(key, &e)); err != nil {
+		if err := h.maps.Keyed.Lookup(k.index, &e); err != nil {
 			errs = append(errs, fmt.Errorf("read a grant: %w", err))
 			continue
 		}
 		cleared := clearEnded(&e, ended)
-		if known[key] = lastEnd(&e); known[key] == 0 {
+		if k.end = lastEnd(&e); k.end == 0 {
 			delete(known, key)
 			gone(key)
-			errs = append(errs, missing(t.Delete(key)))
+			errs = append(errs, missing(t.Delete(key)), h.maps.Keyed.Put(k.index, e))
+			h.indexes.give(k.index)
 		} else if cleared {
-			errs = append(errs, t.Put(key, e))
+			errs = append(errs, h.maps.Keyed.Put(k.index, e))
 		}
 	}
 	return errors.Join(errs...)

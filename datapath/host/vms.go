@@ -112,7 +112,13 @@ func (h *Host) clear(id uint32) error {
 	if err != nil {
 		return fmt.Errorf("number of CPUs: %w", err)
 	}
-	return errors.Join(h.maps.VmGrants.Put(id, hostHostGrants{Zero: h.zero()}), h.maps.Counts.Put(id, make([]hostHostCounts, cpus)))
+	var old hostHostGrants
+	if err := h.maps.VmGrants.Lookup(id, &old); err != nil {
+		return fmt.Errorf("read its entry: %w", err)
+	}
+	// Connections of the earlier VM must not match the generation.
+	fresh := hostHostGrants{Zero: h.zero(), Generation: old.Generation + 1}
+	return errors.Join(h.maps.VmGrants.Put(id, fresh), h.maps.Counts.Put(id, make([]hostHostCounts, cpus)))
 }
 
 func (h *Host) zero() uint32 {
@@ -197,18 +203,20 @@ func (h *Host) RemoveVM(number law.VM) error {
 	case v == nil:
 		return fmt.Errorf("host: there is no VM %d", number)
 	}
-	errs := []error{h.detachVM(v), missing(h.maps.VmPorts.Delete(v.ifindex)), h.maps.VmGrants.Put(v.id, hostHostGrants{}),
+	errs := []error{h.detachVM(v), missing(h.maps.VmPorts.Delete(v.ifindex)), h.clear(v.id),
 		h.maps.Vms.Put(v.id, hostHostVm{})}
-	for key := range h.pairs {
+	for key, k := range h.pairs {
 		if key.Vm == v.id {
 			delete(h.pairs, key)
-			errs = append(errs, missing(h.maps.Pairs.Delete(key)))
+			errs = append(errs, missing(h.maps.Pairs.Delete(key)), h.maps.Keyed.Put(k.index, hostGrants{}))
+			h.indexes.give(k.index)
 		}
 	}
-	for key := range h.flows {
+	for key, k := range h.flows {
 		if key.Vm == v.id {
 			delete(h.flows, key)
-			errs = append(errs, missing(h.maps.FlowGrants.Delete(key)))
+			errs = append(errs, missing(h.maps.FlowGrants.Delete(key)), h.maps.Keyed.Put(k.index, hostGrants{}))
+			h.indexes.give(k.index)
 		}
 	}
 	if v.class != 0 {
@@ -267,18 +275,43 @@ func (h *Host) restore() error {
 	if err := ports.Err(); err != nil {
 		return fmt.Errorf("read the VMs: %w", err)
 	}
-	var pair hostHostPair
-	var flow hostHostFlow
-	var g hostGrants
-	pairs := h.maps.Pairs.Iterate()
-	for pairs.Next(&pair, &g) {
-		h.pairs[pair] = lastEnd(&g)
+	return errors.Join(restoreKeys(h, h.maps.Pairs, h.pairs), restoreKeys(h, h.maps.FlowGrants, h.flows), h.restoreIndexes())
+}
+
+func restoreKeys[K comparable](h *Host, t *ebpf.Map, known map[K]*keyed) error {
+	var key K
+	var index uint32
+	entries := t.Iterate()
+	for entries.Next(&key, &index) {
+		var g hostGrants
+		if err := h.maps.Keyed.Lookup(index, &g); err != nil {
+			return fmt.Errorf("read a grant: %w", err)
+		}
+		known[key] = &keyed{index: index, end: lastEnd(&g)}
 	}
-	flows := h.maps.FlowGrants.Iterate()
-	for flows.Next(&flow, &g) {
-		h.flows[flow] = lastEnd(&g)
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("read the keys of grants: %w", err)
 	}
-	return errors.Join(pairs.Err(), flows.Err())
+	return nil
+}
+
+// restoreIndexes finds the indexes that no key has.
+func (h *Host) restoreIndexes() error {
+	used := map[uint32]bool{}
+	for _, k := range h.pairs {
+		used[k.index] = true
+		h.indexes.next = max(h.indexes.next, k.index)
+	}
+	for _, k := range h.flows {
+		used[k.index] = true
+		h.indexes.next = max(h.indexes.next, k.index)
+	}
+	for i := uint32(1); i < h.indexes.next; i++ {
+		if !used[i] {
+			h.indexes.give(i)
+		}
+	}
+	return nil
 }
 
 // VMs lists the VMs, by number. Attached is false for a VM of an earlier process that was not added again: its program runs on

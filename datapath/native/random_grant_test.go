@@ -30,8 +30,7 @@ func randomGrant() *vector.File {
 			case 3:
 				f.Lines = append(f.Lines, happens("released", vector.Field{Key: "bps", Value: sized(r, 35)}, vector.Field{Key: "now_ns", Value: sized(r, 30)}))
 			case 4:
-				f.Lines = append(f.Lines, happens("bit", vector.Field{Key: "address.0", Value: sized(r, 32)}, vector.Field{Key: "address.1", Value: sized(r, 32)}, vector.Field{Key: "address.2", Value: sized(r, 32)},
-					vector.Field{Key: "address.3", Value: sized(r, 32)}, vector.Field{Key: "ports", Value: sized(r, 32)}))
+				f.Lines = append(f.Lines, happens("bit", vector.Field{Key: "address", Value: sized(r, 32)}, vector.Field{Key: "ports", Value: sized(r, 32)}))
 			default:
 				f.Lines = append(f.Lines, happens("add", owner...))
 			}

@@ -20,7 +20,7 @@ static __always_inline void grants_add(struct grant_least *least, const struct g
 		struct grant_owner *owner;
 
 		if (!(g->grant[i].flags & GRANT_SET))
-			continue;
+			return; // they are stored without gaps
 		owner = bpf_map_lookup_elem(&owners, &slot);
 		if (owner)
 			grant_add(least, &g->grant[i], owner, now);
@@ -52,47 +52,82 @@ static __always_inline int read_addresses(struct __sk_buff *ctx, const struct se
 	return 1;
 }
 
-// Collects the minimum of the grants for the flow that an ACK belongs to.
-static __always_inline void grants_of(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g,
-				      struct grant_least *least)
+// Finds the grants of an ACK's pair and flow: two lookups, so a connection keeps what they gave.
+static __always_inline __u64 refs_find(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g)
 {
 	struct host_flow key = {.vm = vm_id, .ports = s->ports};
 	struct host_pair pair = {.vm = vm_id};
-	__u64 now = bpf_ktime_get_coarse_ns();
-	struct grants *more;
+	__u64 refs = g->generation << 2 * REFS_INDEX_BITS;
+	__u32 *index;
 
-	least->zero = g->zero;
-	grants_add(least, &g->window, now);
 	if (!read_addresses(ctx, s, key.peer, key.own))
+		return refs;
+	__builtin_memcpy(pair.peer, key.peer, sizeof(pair.peer));
+	index = bpf_map_lookup_elem(&pairs, &pair);
+	if (index)
+		refs |= *index & REFS_INDEX_MASK;
+	index = bpf_map_lookup_elem(&flow_grants, &key);
+	if (index)
+		refs |= (__u64)(*index & REFS_INDEX_MASK) << REFS_INDEX_BITS;
+	return refs;
+}
+
+// Reports whether an ACK may have a grant. Most of those that have none need no lookup.
+static __always_inline int may_be_granted(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g)
+{
+	__u32 word;
+
+	if (g->windows & WINDOWS_VM)
+		return 1;
+	if (segment_words(ctx, s->l3 + (s->is_ipv6 ? 20 : 12), &word, 1))
+		return 0;
+	if (g->windows & WINDOWS_PAIRS && filter_has(g->peers, grant_bit(word, 0)))
+		return 1;
+	return g->windows & WINDOWS_FLOWS && filter_has(g->flows, grant_bit(word, s->ports));
+}
+
+static __always_inline void grants_at(struct grant_least *least, __u32 index, __u64 now)
+{
+	struct grants *g;
+
+	if (!index)
 		return;
-	if (filter_has(g->peers, grant_bit(key.peer, 0))) {
-		__builtin_memcpy(pair.peer, key.peer, sizeof(pair.peer));
-		more = bpf_map_lookup_elem(&pairs, &pair);
-		if (more)
-			grants_add(least, more, now);
-	}
-	if (filter_has(g->flows, grant_bit(key.peer, key.ports))) {
-		more = bpf_map_lookup_elem(&flow_grants, &key);
-		if (more)
-			grants_add(least, more, now);
-	}
+	g = bpf_map_lookup_elem(&keyed, &index);
+	if (g)
+		grants_add(least, g, now);
 }
 
 // Limits an ACK of a VM that has grants. Returns the counter that it belongs to.
 static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g,
 					struct host_counts *stats)
 {
-	struct host_ends key = {.flow = s->key, .vm = vm_id};
+	struct flow_key key = key_of(s, vm_id);
 	struct grant_least least = {};
 	struct host_connection *c;
 	struct window_ack a = {};
 	__u32 side = s->side & 1;
+	__u64 refs, now;
 	__u16 field;
 
-	grants_of(ctx, s, g, &least);
-	if (!least.window_q8)
+	if (!may_be_granted(ctx, s, g))
 		return &stats->ungranted;
 	c = bpf_map_lookup_elem(&connections, &key);
+	now = bpf_ktime_get_coarse_ns();
+	least.zero = g->zero;
+	if (g->windows & WINDOWS_VM)
+		grants_add(&least, &g->window, now);
+	if (g->windows & (WINDOWS_PAIRS | WINDOWS_FLOWS)) {
+		refs = c ? c->refs : 0;
+		if (refs >> 2 * REFS_INDEX_BITS != (g->generation & 0xffffff)) {
+			refs = refs_find(ctx, s, g);
+			if (c)
+				c->refs = refs;
+		}
+		grants_at(&least, refs & REFS_INDEX_MASK, now);
+		grants_at(&least, refs >> REFS_INDEX_BITS & REFS_INDEX_MASK, now);
+	}
+	if (!least.window_q8)
+		return &stats->ungranted;
 	if (!c)
 		return &stats->unknown;
 	// Only a SYN of both ends with a signature makes a connection signed. In any other an end ignores the option.

@@ -12,14 +12,14 @@
 // Records a SYN or SYN-ACK from or to a VM.
 __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 vm)
 {
-	struct host_ends key = {.vm = vm};
+	struct flow_key key;
 	struct host_connection *known, c = {};
 	struct host_counts *stats;
 	struct tcp_options o = {};
 
 	if (!s || s->flags & (TCP_RST | TCP_FIN))
 		return 0;
-	key.flow = s->key;
+	key = key_of(s, vm);
 	known = bpf_map_lookup_elem(&pending, &key);
 	segment_read_options(ctx, s, &o);
 	if (!(s->flags & TCP_ACK)) {

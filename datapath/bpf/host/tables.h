@@ -41,10 +41,17 @@ struct host_vm {
 	struct host_range address[HOST_ADDRESSES];
 };
 
+enum host_windows {
+	WINDOWS_VM = 1,
+	WINDOWS_PAIRS = 2,
+	WINDOWS_FLOWS = 4,
+};
+
 // A VM's grants at the levels that need no lookup, and which lookups of the other levels can be left out.
 struct host_grants {
-	__u32 windows; // 1: there is a window grant of any level
+	__u32 windows; // enum host_windows: the levels with window grants
 	__u32 zero;    // 1: a pause is a window of 0
+	__u64 generation; // changes when a pair or a flow of the VM gets its first grant, or loses its last
 	__u64 peers[4]; // filter of grant_bit: peers with a grant for the pair
 	__u64 flows[4]; // the same for flows, with ports
 	struct grants window;
@@ -63,15 +70,15 @@ struct host_flow {
 	__u32 own[4];
 };
 
-struct host_ends {
-	struct flow_key flow;
-	__u32 vm;
-	__u32 zero;
-};
+// The grants of a connection's pair and flow, in one word, so that it is written at once. Indexes in `keyed`, 0: none.
+#define REFS_INDEX_BITS 20
+#define REFS_INDEX_MASK ((1 << REFS_INDEX_BITS) - 1)
 
 struct host_connection {
 	struct handshake seen;
 	__u32 is_signed; // both SYNs had a signature
+	__u32 zero;
+	__u64 refs; // index of the pair, of the flow, and above them the generation of the VM for which they are right
 };
 
 // Counts of packets as on the wire: a GSO packet counts as its segments. Towards the VM each is in seen and in exactly one of
@@ -112,10 +119,21 @@ TABLE(owners, ARRAY, GRANT_OWNERS, __u32, struct grant_owner);
 TABLE(vms, ARRAY, HOST_VMS, __u32, struct host_vm);
 TABLE(vm_grants, ARRAY, HOST_VMS, __u32, struct host_grants);
 TABLE(vm_ports, HASH, HOST_VMS, __u32, __u32); // ifindex of a VM's port: index in vms
-TABLE(pairs, HASH, 65536, struct host_pair, struct grants);
-TABLE(flow_grants, HASH, 65536, struct host_flow, struct grants);
-TABLE(connections, LRU_HASH, 65536, struct host_ends, struct host_connection);
-TABLE(pending, LRU_HASH, 16384, struct host_ends, struct host_connection);
+TABLE(pairs, HASH, 65536, struct host_pair, __u32); // index in keyed
+TABLE(flow_grants, HASH, 65536, struct host_flow, __u32);
+TABLE(keyed, ARRAY, 131073, __u32, struct grants); // entry 0 is unused
+TABLE(connections, LRU_HASH, 65536, struct flow_key, struct host_connection);
+TABLE(pending, LRU_HASH, 16384, struct flow_key, struct host_connection);
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);
+
+// Returns the key of a VM's connection. Tenants may use the same addresses, so it has the VM: mixed in under a secret, because
+// a lookup of 16 bytes takes less time than one of 24.
+static __always_inline struct flow_key key_of(const struct segment *s, __u32 vm)
+{
+	struct flow_key key = s->key;
+
+	key.word[1] ^= ((__u64)flow_digest_key[18] << 32 | flow_digest_key[19] | 1) * vm;
+	return key;
+}
 
 #endif

@@ -201,11 +201,12 @@ type CoreGrantEvent struct {
 	}
 	NowNs   uint64
 	Bps     uint64
-	Address [4]uint32
+	Address uint32
 	Ports   uint32
 	Mss     uint32
 	MssMax  uint32
 	Event   uint32
+	Zero    uint32
 	Result  uint64
 }
 

@@ -287,11 +287,12 @@ struct grant_event {
 	struct window_ack ack;
 	weir_u64 now_ns;
 	weir_u64 bps;
-	weir_u32 address[4];
+	weir_u32 address; // its last word
 	weir_u32 ports;
 	weir_u32 mss;
 	weir_u32 mss_max;
 	weir_u32 event;
+	weir_u32 zero;
 	weir_u64 result;
 };
 

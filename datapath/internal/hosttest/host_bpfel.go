@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type HostFlowKey struct {
+	_    structs.HostLayout
+	Word [2]uint64
+}
+
 type HostGrantOwner struct {
 	_           structs.HostLayout
 	HeartbeatNs uint64
@@ -44,6 +49,8 @@ type HostHostConnection struct {
 		Shift      [2]uint8
 	}
 	IsSigned uint32
+	Zero     uint32
+	Refs     uint64
 }
 
 type HostHostControl struct {
@@ -77,16 +84,6 @@ type HostHostCounts struct {
 	Learnt     uint64
 }
 
-type HostHostEnds struct {
-	_    structs.HostLayout
-	Flow struct {
-		_    structs.HostLayout
-		Word [2]uint64
-	}
-	Vm   uint32
-	Zero uint32
-}
-
 type HostHostFlow struct {
 	_     structs.HostLayout
 	Vm    uint32
@@ -96,13 +93,14 @@ type HostHostFlow struct {
 }
 
 type HostHostGrants struct {
-	_       structs.HostLayout
-	Windows uint32
-	Zero    uint32
-	Peers   [4]uint64
-	Flows   [4]uint64
-	Window  HostGrants
-	Rate    HostGrants
+	_          structs.HostLayout
+	Windows    uint32
+	Zero       uint32
+	Generation uint64
+	Peers      [4]uint64
+	Flows      [4]uint64
+	Window     HostGrants
+	Rate       HostGrants
 }
 
 type HostHostPair struct {
@@ -143,6 +141,7 @@ const (
 	HostMapControls      = "controls"
 	HostMapCounts        = "counts"
 	HostMapFlowGrants    = "flow_grants"
+	HostMapKeyed         = "keyed"
 	HostMapLookups       = "lookups"
 	HostMapOwners        = "owners"
 	HostMapPairs         = "pairs"
@@ -221,6 +220,7 @@ type HostMapSpecs struct {
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
 	FlowGrants  *ebpf.MapSpec `ebpf:"flow_grants"`
+	Keyed       *ebpf.MapSpec `ebpf:"keyed"`
 	Lookups     *ebpf.MapSpec `ebpf:"lookups"`
 	Owners      *ebpf.MapSpec `ebpf:"owners"`
 	Pairs       *ebpf.MapSpec `ebpf:"pairs"`
@@ -265,6 +265,7 @@ type HostMaps struct {
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
 	FlowGrants  *ebpf.Map `ebpf:"flow_grants"`
+	Keyed       *ebpf.Map `ebpf:"keyed"`
 	Lookups     *ebpf.Map `ebpf:"lookups"`
 	Owners      *ebpf.Map `ebpf:"owners"`
 	Pairs       *ebpf.Map `ebpf:"pairs"`
@@ -280,6 +281,7 @@ func (m *HostMaps) Close() error {
 		m.Controls,
 		m.Counts,
 		m.FlowGrants,
+		m.Keyed,
 		m.Lookups,
 		m.Owners,
 		m.Pairs,
