@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	benchUplink, benchPort = 1, 2 // ifindexes
+	benchUplink, benchPort = 3, 2 // ifindexes; a test run is at loopback, 1
 	benchForEver           = 1 << 62
 )
 
@@ -64,7 +64,7 @@ func newBench(b *testing.B) *hostBench {
 		vm.Address[0].Mask[i] = 0xffffffff
 	}
 	for _, err := range []error{
-		h.Vms.Put(uint32(0), vm), h.VmPorts.Put(uint32(benchPort), uint32(0)), h.Lookups.Put(hosttest.HostLookupKey{Ifindex: 1}, uint64(1)),
+		h.Vms.Put(uint32(0), vm), h.NearPorts.Put(uint32(benchPort), uint32(1)), h.NearPorts.Put(uint32(1), uint32(1)), h.Lookups.Put(hosttest.HostLookupKey{Ifindex: 1}, uint64(1)),
 		h.Owners.Put(uint32(1), hosttest.HostGrantOwner{HeartbeatNs: attach.MonotonicNs() + 3600e9}),
 	} {
 		if err != nil {
@@ -102,12 +102,12 @@ func BenchmarkHost(b *testing.B) {
 	ack := k.segment(true, frames.ACK, 60000, stamps, 0).Bytes()
 	udp := frames.Packet(frames.Link{Dst: vmMAC, Src: peerMAC}, frames.IP{From: peerIPv4, To: vmIPv4}, frames.UDP, make([]byte, 40))
 	all := ^uint64(0)
-	passing := hosttest.HostHostGrants{}
-	elsewhere := hosttest.HostHostGrants{Windows: 2, Generation: 1}
-	hit := hosttest.HostHostGrants{Windows: 2, Generation: 1, Peers: [4]uint64{all, all, all, all}}
-	flows := hosttest.HostHostGrants{Windows: 4, Generation: 2, Flows: [4]uint64{all, all, all, all}}
-	byVM := hosttest.HostHostGrants{Windows: 1, Window: benchGrants(20000)}
-	rate := hosttest.HostHostGrants{Rate: benchGrants(1e6)}
+	passing := hosttest.HostHostGrants{MssMax: 1460}
+	elsewhere := hosttest.HostHostGrants{MssMax: 1460, Windows: 2, Generation: 1}
+	hit := hosttest.HostHostGrants{MssMax: 1460, Windows: 2, Generation: 1, Peers: [4]uint64{all, all, all, all}}
+	flows := hosttest.HostHostGrants{MssMax: 1460, Windows: 4, Generation: 2, Flows: [4]uint64{all, all, all, all}}
+	byVM := hosttest.HostHostGrants{MssMax: 1460, Windows: 1, Window: benchGrants(20000)}
+	rate := hosttest.HostHostGrants{MssMax: 1460, Rate: benchGrants(1e6)}
 	wide := byVM
 	wide.Window = benchGrants(64e6)
 	pair, flow := hosttest.HostHostPair{Peer: benchWords(peerIPv4)}, hosttest.HostHostFlow{Ports: 80<<8 | 1000&0xff<<24 | 1000>>8<<16, Peer: benchWords(peerIPv4), Own: benchWords(vmIPv4)}

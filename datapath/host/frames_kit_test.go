@@ -29,7 +29,7 @@ var (
 type rig struct {
 	*host.Host
 	uplink, vm1, vm2 attach.PortRef
-	up, toVM, toVM2  *ebpf.Program
+	up, toVM, toVM2  placed
 	last             map[law.VM]host.Stats
 }
 
@@ -81,8 +81,14 @@ func hosts(all ...netip.Addr) (prefixes []netip.Prefix) {
 	return prefixes
 }
 
+// placed is a program at the egress of a port.
+type placed struct {
+	*ebpf.Program
+	at attach.PortRef
+}
+
 // programAt returns the first program at a port's egress.
-func programAt(t testing.TB, p attach.PortRef) *ebpf.Program {
+func programAt(t testing.TB, p attach.PortRef) placed {
 	t.Helper()
 	var found []link.AttachedProgram
 	err := p.In(func() (err error) { found, err = attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress); return err })
@@ -94,7 +100,7 @@ func programAt(t testing.TB, p attach.PortRef) *ebpf.Program {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = program.Close() })
-	return program
+	return placed{program, p}
 }
 
 // context is struct __sk_buff.
@@ -103,10 +109,11 @@ type context [48]uint32
 const (
 	atPriority = 8
 	atIngress  = 9
+	atIfindex  = 10
 )
 
 // run sends a frame that came in by a port through a program.
-func run(t testing.TB, p *ebpf.Program, in []byte, from attach.PortRef, flags uint32) (verdict uint32, out []byte, priority uint32) {
+func run(t testing.TB, p placed, in []byte, from attach.PortRef, flags uint32) (verdict uint32, out []byte, priority uint32) {
 	t.Helper()
 	verdict, out, priority, err := try(p, in, from, flags)
 	if err != nil {
@@ -115,11 +122,14 @@ func run(t testing.TB, p *ebpf.Program, in []byte, from attach.PortRef, flags ui
 	return verdict, out, priority
 }
 
-func try(p *ebpf.Program, in []byte, from attach.PortRef, flags uint32) (verdict uint32, out []byte, priority uint32, err error) {
+func try(p placed, in []byte, from attach.PortRef, flags uint32) (verdict uint32, out []byte, priority uint32, err error) {
 	var ctx, after context
-	ctx[atIngress] = uint32(from.Ifindex)
+	ctx[atIngress], ctx[atIfindex] = uint32(from.Ifindex), uint32(p.at.Ifindex)
 	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64), Context: ctx, ContextOut: &after, Flags: flags}
-	verdict, err = p.Run(&o)
+	err = p.at.In(func() (err error) { // the kernel looks for the device in the caller's namespace
+		verdict, err = p.Run(&o)
+		return err
+	})
 	return verdict, o.DataOut, after[atPriority], err
 }
 

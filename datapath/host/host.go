@@ -80,6 +80,7 @@ type Host struct {
 	cookie  uint64 // of the uplink's namespace
 	pins    *attach.Pins
 	uplink  *attached
+	program *ebpf.Program // of all VMs' ports
 	vms     map[law.VM]*vm
 	used    map[uint32]bool // indexes in the kernel's table
 	pairs   map[hostHostPair]*keyed
@@ -91,9 +92,8 @@ type Host struct {
 
 // attached is a program at a port.
 type attached struct {
-	name    string // of its pin, without the id
-	program *ebpf.Program
-	link    link.Link // kept here: the garbage collector would close it, which detaches the program
+	name string    // of its pin, without the id
+	link link.Link // kept here: the garbage collector would close it, which detaches the program
 }
 
 // ErrClosed is the error of calls after Close or Purge.
@@ -164,6 +164,9 @@ func (h *Host) open() (err error) {
 			return err
 		}
 	}
+	if h.program, err = h.source.loadVM(h.maps); err != nil {
+		return err
+	}
 	return h.attachUplink()
 }
 
@@ -197,29 +200,29 @@ func (h *Host) attachUplink() error {
 		return fmt.Errorf("uplink %s: %w", h.cfg.Uplink.Name, err)
 	}
 	h.uplink, err = h.attach(h.cfg.Uplink, program, uplinkID)
-	return err
+	return errors.Join(err, program.Close()) // the link keeps it
 }
 
 // attach puts a program at a port's egress, or in the place of the one that is pinned for the port.
 func (h *Host) attach(p attach.PortRef, program *ebpf.Program, id uint32) (*attached, error) {
-	a := &attached{program: program}
+	a := &attached{}
 	name, err := attach.PinName(p, h.cfg.Pin)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("port %s: %w", p.Name, err), program.Close())
+		return nil, fmt.Errorf("port %s: %w", p.Name, err)
 	}
 	a.name = name
 	if old, ok := h.pins.Take(name); ok && old.ID == id {
 		if a.link, err = old.Update(program); err != nil {
-			return nil, errors.Join(err, program.Close())
+			return nil, err
 		}
 		return a, nil
 	} else if ok {
 		if err := old.Remove(); err != nil {
-			return nil, errors.Join(err, program.Close())
+			return nil, err
 		}
 	}
 	if a.link, err = attach.Program(p, program, ebpf.AttachTCXEgress, link.Head()); err != nil {
-		return nil, errors.Join(fmt.Errorf("attach to %s: %w", p.Name, err), program.Close())
+		return nil, fmt.Errorf("attach to %s: %w", p.Name, err)
 	}
 	if h.cfg.Pin != "" {
 		if err := attach.PinLink(a.link, h.cfg.Pin, name, id); err != nil {
@@ -234,7 +237,7 @@ func (a *attached) close() error {
 	if a == nil {
 		return nil
 	}
-	return errors.Join(a.link.Close(), a.program.Close())
+	return a.link.Close()
 }
 
 // detach detaches the program, and removes its pin.
@@ -300,6 +303,9 @@ func (h *Host) release() error {
 	errs := []error{h.uplink.close()}
 	for _, v := range h.vms {
 		errs = append(errs, v.attached.close())
+	}
+	if h.program != nil {
+		errs = append(errs, h.program.Close())
 	}
 	if h.maps != nil {
 		errs = append(errs, h.maps.Close())

@@ -95,7 +95,8 @@ type hostHostFlow struct {
 type hostHostGrants struct {
 	_          structs.HostLayout
 	Windows    uint32
-	Zero       uint32
+	MssMax     uint16
+	Zero       uint16
 	Generation uint64
 	Peers      [4]uint64
 	Flows      [4]uint64
@@ -135,6 +136,7 @@ const (
 	hostMapCounts        = "counts"
 	hostMapFlowGrants    = "flow_grants"
 	hostMapKeyed         = "keyed"
+	hostMapNearPorts     = "near_ports"
 	hostMapOwners        = "owners"
 	hostMapPairs         = "pairs"
 	hostMapPending       = "pending"
@@ -144,10 +146,8 @@ const (
 	hostProgWeirHostUp   = "weir_host_up"
 	hostProgWeirHostVm   = "weir_host_vm"
 	hostVarFlowDigestKey = "flow_digest_key"
-	hostVarMssMax        = "mss_max"
 	hostVarRelaxedClass  = "relaxed_class"
 	hostVarUplinkIfindex = "uplink_ifindex"
-	hostVarVmId          = "vm_id"
 )
 
 // loadHost returns the embedded CollectionSpec for host.
@@ -205,6 +205,7 @@ type hostMapSpecs struct {
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
 	FlowGrants  *ebpf.MapSpec `ebpf:"flow_grants"`
 	Keyed       *ebpf.MapSpec `ebpf:"keyed"`
+	NearPorts   *ebpf.MapSpec `ebpf:"near_ports"`
 	Owners      *ebpf.MapSpec `ebpf:"owners"`
 	Pairs       *ebpf.MapSpec `ebpf:"pairs"`
 	Pending     *ebpf.MapSpec `ebpf:"pending"`
@@ -218,10 +219,8 @@ type hostMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type hostVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
-	MssMax        *ebpf.VariableSpec `ebpf:"mss_max"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.VariableSpec `ebpf:"uplink_ifindex"`
-	VmId          *ebpf.VariableSpec `ebpf:"vm_id"`
 }
 
 // hostObjects contains all objects after they have been loaded into the kernel.
@@ -249,6 +248,7 @@ type hostMaps struct {
 	Counts      *ebpf.Map `ebpf:"counts"`
 	FlowGrants  *ebpf.Map `ebpf:"flow_grants"`
 	Keyed       *ebpf.Map `ebpf:"keyed"`
+	NearPorts   *ebpf.Map `ebpf:"near_ports"`
 	Owners      *ebpf.Map `ebpf:"owners"`
 	Pairs       *ebpf.Map `ebpf:"pairs"`
 	Pending     *ebpf.Map `ebpf:"pending"`
@@ -264,6 +264,7 @@ func (m *hostMaps) Close() error {
 		m.Counts,
 		m.FlowGrants,
 		m.Keyed,
+		m.NearPorts,
 		m.Owners,
 		m.Pairs,
 		m.Pending,
@@ -278,10 +279,8 @@ func (m *hostMaps) Close() error {
 // It can be passed to loadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type hostVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
-	MssMax        *ebpf.Variable `ebpf:"mss_max"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.Variable `ebpf:"uplink_ifindex"`
-	VmId          *ebpf.Variable `ebpf:"vm_id"`
 }
 
 // hostPrograms contains all programs after they have been loaded into the kernel.

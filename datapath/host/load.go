@@ -48,7 +48,7 @@ func (s *source) setSeed(words [2]uint64) error {
 func byName(m *hostMaps) map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		hostMapControls: &m.Controls, hostMapOwners: &m.Owners, hostMapVms: &m.Vms, hostMapVmGrants: &m.VmGrants,
-		hostMapVmPorts: &m.VmPorts, hostMapPairs: &m.Pairs, hostMapFlowGrants: &m.FlowGrants, hostMapKeyed: &m.Keyed,
+		hostMapVmPorts: &m.VmPorts, hostMapNearPorts: &m.NearPorts, hostMapPairs: &m.Pairs, hostMapFlowGrants: &m.FlowGrants, hostMapKeyed: &m.Keyed,
 		hostMapConnections: &m.Connections, hostMapPending: &m.Pending, hostMapCounts: &m.Counts,
 	}
 }
@@ -98,9 +98,9 @@ func (s *source) loadUplink(maps *hostMaps, ifindex int, relaxed uint32) (*ebpf.
 	return s.load(maps, hostProgWeirHostUp, map[string]any{hostVarRelaxedClass: relaxed})
 }
 
-// loadVM loads the program of a VM's port. mssMax: the largest segment that the port can carry, in bytes.
-func (s *source) loadVM(maps *hostMaps, id, mssMax uint32) (*ebpf.Program, error) {
-	return s.load(maps, hostProgWeirHostVm, map[string]any{hostVarVmId: id, hostVarMssMax: mssMax})
+// loadVM loads the program of the VMs' ports.
+func (s *source) loadVM(maps *hostMaps) (*ebpf.Program, error) {
+	return s.load(maps, hostProgWeirHostVm, nil)
 }
 
 func (s *source) load(maps *hostMaps, name string, variables map[string]any) (*ebpf.Program, error) {

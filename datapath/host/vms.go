@@ -56,7 +56,7 @@ func (h *Host) addVM(c *VM) error {
 	}
 	var owner uint32
 	known := h.vms[c.Number]
-	if err := h.maps.VmPorts.Lookup(entry.Ifindex, &owner); err == nil && (known == nil || known.id != owner) {
+	if err := h.maps.VmPorts.Lookup(entry.Ifindex, &owner); err == nil && (known == nil || known.id+1 != owner) {
 		return errors.New("another VM has this port: remove that VM first")
 	}
 	if known == nil && len(h.vms) >= MaxVMs {
@@ -78,28 +78,24 @@ func (h *Host) addVM(c *VM) error {
 			return err
 		}
 	}
-	program, err := h.source.loadVM(h.maps, v.id, mtu-attach.SegmentOverhead)
+	err = h.changeGrants(v, func(e *hostHostGrants) error {
+		e.MssMax = uint16(mtu - attach.SegmentOverhead)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	if known != nil && known.ifindex != v.ifindex {
-		if err := errors.Join(h.detachVM(known), missing(h.maps.VmPorts.Delete(known.ifindex))); err != nil {
-			return errors.Join(err, program.Close())
+		if err := errors.Join(h.detachVM(known), h.setPort(known.ifindex, 0)); err != nil {
+			return err
 		}
 	}
 	if known != nil && known.attached != nil {
-		if err := known.attached.link.Update(program); err != nil {
-			return errors.Join(fmt.Errorf("replace its program: %w", err), program.Close())
-		}
-		err = known.attached.program.Close()
-		known.attached.program, v.attached = program, known.attached
-	} else {
-		v.attached, err = h.attach(c.Port, program, v.id+1)
-	}
-	if err != nil {
+		v.attached = known.attached
+	} else if v.attached, err = h.attach(c.Port, h.program, v.id+1); err != nil {
 		return err
 	}
-	if err := errors.Join(h.maps.Vms.Put(v.id, entry), h.maps.VmPorts.Put(entry.Ifindex, v.id)); err != nil {
+	if err := errors.Join(h.maps.Vms.Put(v.id, entry), h.setPort(entry.Ifindex, v.id+1)); err != nil {
 		return errors.Join(fmt.Errorf("write its entry: %w", err), v.attached.detach())
 	}
 	h.vms[c.Number], h.used[v.id] = v, true
@@ -121,7 +117,25 @@ func (h *Host) clear(id uint32) error {
 	return errors.Join(h.maps.VmGrants.Put(id, fresh), h.maps.Counts.Put(id, make([]hostHostCounts, cpus)))
 }
 
-func (h *Host) zero() uint32 {
+// nearPorts is HOST_PORTS of bpf/host/tables.h.
+const nearPorts = 1 << 16
+
+// setPort sets the VM behind a port: its index and 1; 0: none.
+func (h *Host) setPort(ifindex, vm uint32) error {
+	if vm == 0 {
+		if err := missing(h.maps.VmPorts.Delete(ifindex)); err != nil {
+			return err
+		}
+	} else if err := h.maps.VmPorts.Put(ifindex, vm); err != nil {
+		return err
+	}
+	if ifindex >= nearPorts {
+		return nil
+	}
+	return h.maps.NearPorts.Put(ifindex, vm)
+}
+
+func (h *Host) zero() uint16 {
 	if h.cfg.PauseZero {
 		return 1
 	}
@@ -203,7 +217,7 @@ func (h *Host) RemoveVM(number law.VM) error {
 	case v == nil:
 		return fmt.Errorf("host: there is no VM %d", number)
 	}
-	errs := []error{h.detachVM(v), missing(h.maps.VmPorts.Delete(v.ifindex)), h.clear(v.id),
+	errs := []error{h.detachVM(v), h.setPort(v.ifindex, 0), h.clear(v.id),
 		h.maps.Vms.Put(v.id, hostHostVm{})}
 	for key, k := range h.pairs {
 		if key.Vm == v.id {
@@ -259,6 +273,7 @@ func (h *Host) restore() error {
 	var id, ifindex uint32
 	ports := h.maps.VmPorts.Iterate()
 	for ports.Next(&ifindex, &id) {
+		id--
 		if err := h.maps.Vms.Lookup(id, &entry); err != nil {
 			return fmt.Errorf("read VM %d of the tables: %w", id, err)
 		}

@@ -9,9 +9,6 @@
 #include "../lib/counts.h"
 #include "../lib/rewrite.h"
 
-const volatile __u32 vm_id = 0;
-const volatile __u32 mss_max = 1460; // bytes: the port's MTU - 40
-
 // Adds the grants of one key to the minimum.
 static __always_inline void grants_add(struct grant_least *least, const struct grants *g, __u64 now)
 {
@@ -53,10 +50,11 @@ static __always_inline int read_addresses(struct __sk_buff *ctx, const struct se
 }
 
 // Finds the grants of an ACK's pair and flow: two lookups, so a connection keeps what they gave.
-static __always_inline __u64 refs_find(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g)
+static __always_inline __u64 refs_find(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g,
+				       __u32 vm)
 {
-	struct host_flow key = {.vm = vm_id, .ports = s->ports};
-	struct host_pair pair = {.vm = vm_id};
+	struct host_flow key = {.vm = vm, .ports = s->ports};
+	struct host_pair pair = {.vm = vm};
 	__u64 refs = g->generation << 2 * REFS_INDEX_BITS;
 	__u32 *index;
 
@@ -99,9 +97,9 @@ static __always_inline void grants_at(struct grant_least *least, __u32 index, __
 
 // Limits an ACK of a VM that has grants. Returns the counter that it belongs to.
 static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segment *s, const struct host_grants *g,
-					struct host_counts *stats)
+					struct host_counts *stats, __u32 vm)
 {
-	struct flow_key key = key_of(s, vm_id);
+	struct flow_key key = key_of(s, vm);
 	struct grant_least least = {};
 	struct host_connection *c;
 	struct window_ack a = {};
@@ -119,7 +117,7 @@ static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segm
 	if (g->windows & (WINDOWS_PAIRS | WINDOWS_FLOWS)) {
 		refs = c ? c->refs : 0;
 		if (refs >> 2 * REFS_INDEX_BITS != (g->generation & 0xffffff)) {
-			refs = refs_find(ctx, s, g);
+			refs = refs_find(ctx, s, g, vm);
 			if (c)
 				c->refs = refs;
 		}
@@ -137,16 +135,15 @@ static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segm
 	a.field = s->window;
 	a.shift = c->seen.shift[side];
 	a.syn = !!(s->flags & TCP_SYN);
-	field = grant_field(&least, &a, c->seen.mss[side], mss_max);
+	field = grant_field(&least, &a, c->seen.mss[side], g->mss_max);
 	if (field == s->window)
 		return &stats->smaller;
 	return window_write(ctx, s, field) ? &stats->unwritable : &stats->limited;
 }
 
 // Limits a segment towards the VM.
-static __always_inline void segment_clamp(struct __sk_buff *ctx, struct host_counts *stats)
+static __always_inline void segment_clamp(struct __sk_buff *ctx, struct host_counts *stats, __u32 id)
 {
-	__u32 id = vm_id;
 	struct host_grants *g = bpf_map_lookup_elem(&vm_grants, &id);
 	__u64 packets = packets_of(ctx), *said = &stats->no_ack;
 	struct segment s = {};
@@ -163,7 +160,7 @@ static __always_inline void segment_clamp(struct __sk_buff *ctx, struct host_cou
 	if ((s.flags & (TCP_ACK | TCP_RST)) == TCP_ACK) {
 		said = &stats->ungranted;
 		if (g && g->windows)
-			said = ack_clamp(ctx, &s, g, stats);
+			said = ack_clamp(ctx, &s, g, stats, id);
 	}
 	*said += packets;
 }

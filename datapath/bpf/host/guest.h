@@ -203,14 +203,14 @@ static __always_inline int guest_dropped(struct host_counts *stats, enum guest_v
 // Finds the VM that sent a packet; 0: none did.
 static __always_inline struct host_vm *guest_of(struct __sk_buff *ctx, __u32 *id)
 {
-	__u32 ifindex = ctx->ingress_ifindex, *found;
+	__u32 ifindex = ctx->ingress_ifindex, found;
 
 	if (!ifindex || ifindex == uplink_ifindex)
 		return 0;
-	found = bpf_map_lookup_elem(&vm_ports, &ifindex);
+	found = vm_behind(ifindex);
 	if (!found)
 		return 0;
-	*id = *found;
+	*id = found - 1;
 	return bpf_map_lookup_elem(&vms, id);
 }
 

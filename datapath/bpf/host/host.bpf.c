@@ -16,16 +16,19 @@ const volatile __u32 relaxed_class = 0; // skb->priority of the relaxed class; 0
 SEC("tcx/egress")
 int weir_host_vm(struct __sk_buff *ctx)
 {
-	__u32 id = vm_id, from = 0;
-	struct host_counts *stats = bpf_map_lookup_elem(&counts, &id), *senders = 0;
+	__u32 from = 0, id = vm_behind(ctx->ifindex);
+	struct host_counts *stats, *senders = 0;
 	struct host_vm *vm = 0;
 
 	if (!guest_check(ctx, &from, &vm, &senders))
 		return TCX_DROP;
 	if (senders)
 		senders->relaxed += packets_of(ctx);
+	if (!id--)
+		return TCX_NEXT;
+	stats = bpf_map_lookup_elem(&counts, &id);
 	if (stats)
-		segment_clamp(ctx, stats);
+		segment_clamp(ctx, stats, id);
 	return TCX_NEXT;
 }
 

@@ -14,6 +14,7 @@
 
 #define HOST_VMS 4096
 #define HOST_ADDRESSES 16
+#define HOST_PORTS 65536 // ifindexes below it are found without a hash lookup
 
 const volatile __u32 uplink_ifindex = 0;
 
@@ -50,7 +51,8 @@ enum host_windows {
 // A VM's grants at the levels that need no lookup, and which lookups of the other levels can be left out.
 struct host_grants {
 	__u32 windows; // enum host_windows: the levels with window grants
-	__u32 zero;    // 1: a pause is a window of 0
+	__u16 mss_max; // bytes: the port's MTU - 40
+	__u16 zero;    // 1: a pause is a window of 0
 	__u64 generation; // changes when a pair or a flow of the VM gets its first grant, or loses its last
 	__u64 peers[4]; // filter of grant_bit: peers with a grant for the pair
 	__u64 flows[4]; // the same for flows, with ports
@@ -118,7 +120,8 @@ TABLE(controls, ARRAY, 1, __u32, struct host_control);
 TABLE(owners, ARRAY, GRANT_OWNERS, __u32, struct grant_owner);
 TABLE(vms, ARRAY, HOST_VMS, __u32, struct host_vm);
 TABLE(vm_grants, ARRAY, HOST_VMS, __u32, struct host_grants);
-TABLE(vm_ports, HASH, HOST_VMS, __u32, __u32); // ifindex of a VM's port: index in vms
+TABLE(vm_ports, HASH, HOST_VMS, __u32, __u32); // ifindex of a VM's port: index in vms and 1
+TABLE(near_ports, ARRAY, HOST_PORTS, __u32, __u32); // the same for small ifindexes; 0: none
 TABLE(pairs, HASH, 65536, struct host_pair, __u32); // index in keyed
 TABLE(flow_grants, HASH, 65536, struct host_flow, __u32);
 TABLE(keyed, ARRAY, 131073, __u32, struct grants); // entry 0 is unused
@@ -134,6 +137,19 @@ static __always_inline struct flow_key key_of(const struct segment *s, __u32 vm)
 
 	key.word[1] ^= ((__u64)flow_digest_key[18] << 32 | flow_digest_key[19] | 1) * vm;
 	return key;
+}
+
+// Returns the index of the VM behind a port, and 1; 0: there is none. One program serves all VMs, so that 1000 of them are set
+// up in the time of one load. All ports are in one namespace.
+static __always_inline __u32 vm_behind(__u32 ifindex)
+{
+	__u32 *found;
+
+	if (ifindex < HOST_PORTS)
+		found = bpf_map_lookup_elem(&near_ports, &ifindex);
+	else
+		found = bpf_map_lookup_elem(&vm_ports, &ifindex);
+	return found ? *found : 0;
 }
 
 #endif

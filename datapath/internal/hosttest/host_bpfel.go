@@ -95,7 +95,8 @@ type HostHostFlow struct {
 type HostHostGrants struct {
 	_          structs.HostLayout
 	Windows    uint32
-	Zero       uint32
+	MssMax     uint16
+	Zero       uint16
 	Generation uint64
 	Peers      [4]uint64
 	Flows      [4]uint64
@@ -143,6 +144,7 @@ const (
 	HostMapFlowGrants    = "flow_grants"
 	HostMapKeyed         = "keyed"
 	HostMapLookups       = "lookups"
+	HostMapNearPorts     = "near_ports"
 	HostMapOwners        = "owners"
 	HostMapPairs         = "pairs"
 	HostMapPending       = "pending"
@@ -156,10 +158,8 @@ const (
 	HostProgWeirHostUp   = "weir_host_up"
 	HostProgWeirHostVm   = "weir_host_vm"
 	HostVarFlowDigestKey = "flow_digest_key"
-	HostVarMssMax        = "mss_max"
 	HostVarRelaxedClass  = "relaxed_class"
 	HostVarUplinkIfindex = "uplink_ifindex"
-	HostVarVmId          = "vm_id"
 )
 
 // LoadHost returns the embedded CollectionSpec for Host.
@@ -222,6 +222,7 @@ type HostMapSpecs struct {
 	FlowGrants  *ebpf.MapSpec `ebpf:"flow_grants"`
 	Keyed       *ebpf.MapSpec `ebpf:"keyed"`
 	Lookups     *ebpf.MapSpec `ebpf:"lookups"`
+	NearPorts   *ebpf.MapSpec `ebpf:"near_ports"`
 	Owners      *ebpf.MapSpec `ebpf:"owners"`
 	Pairs       *ebpf.MapSpec `ebpf:"pairs"`
 	Pending     *ebpf.MapSpec `ebpf:"pending"`
@@ -235,10 +236,8 @@ type HostMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
-	MssMax        *ebpf.VariableSpec `ebpf:"mss_max"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.VariableSpec `ebpf:"uplink_ifindex"`
-	VmId          *ebpf.VariableSpec `ebpf:"vm_id"`
 }
 
 // HostObjects contains all objects after they have been loaded into the kernel.
@@ -267,6 +266,7 @@ type HostMaps struct {
 	FlowGrants  *ebpf.Map `ebpf:"flow_grants"`
 	Keyed       *ebpf.Map `ebpf:"keyed"`
 	Lookups     *ebpf.Map `ebpf:"lookups"`
+	NearPorts   *ebpf.Map `ebpf:"near_ports"`
 	Owners      *ebpf.Map `ebpf:"owners"`
 	Pairs       *ebpf.Map `ebpf:"pairs"`
 	Pending     *ebpf.Map `ebpf:"pending"`
@@ -283,6 +283,7 @@ func (m *HostMaps) Close() error {
 		m.FlowGrants,
 		m.Keyed,
 		m.Lookups,
+		m.NearPorts,
 		m.Owners,
 		m.Pairs,
 		m.Pending,
@@ -297,10 +298,8 @@ func (m *HostMaps) Close() error {
 // It can be passed to LoadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
-	MssMax        *ebpf.Variable `ebpf:"mss_max"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.Variable `ebpf:"uplink_ifindex"`
-	VmId          *ebpf.Variable `ebpf:"vm_id"`
 }
 
 // HostPrograms contains all programs after they have been loaded into the kernel.

@@ -31,18 +31,11 @@ int undo(struct __sk_buff *ctx)
 SEC("tcx/egress")
 int clamp_and_undo(struct __sk_buff *ctx)
 {
-	__u32 id = vm_id;
-	struct host_counts *stats = bpf_map_lookup_elem(&counts, &id);
-	__u32 from = 0;
-	struct host_counts *senders = 0;
-	struct host_vm *vm = 0;
 	__be16 window;
 
-	if (!stats || bpf_skb_load_bytes(ctx, TCP_AT + TCP_WINDOW, &window, sizeof(window)))
+	if (bpf_skb_load_bytes(ctx, TCP_AT + TCP_WINDOW, &window, sizeof(window)))
 		return TCX_DROP;
-	if (!guest_check(ctx, &from, &vm, &senders))
-		return TCX_DROP;
-	segment_clamp(ctx, stats);
+	weir_host_vm(ctx);
 	restore(ctx, window);
 	return TCX_NEXT;
 }
