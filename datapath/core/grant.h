@@ -5,15 +5,15 @@
 //
 //   valid      the owner's last heartbeat is less than OWNER_LEASE_NS old, the owner has not left, and the grant's own
 //              lease is not over. The earliest of these times is the grant's end
-//   released   after its end a window grows (lease.h) until it is no limit. A rate ends at once: what limits it is a queue,
-//              and its packets are sent anyway
+//   released   after its end a window grows (lease.h) until it is no limit. A rate ends at once: its packets wait in a
+//              queue, which sends them anyway
 //
 // Numeric specification
 //   value        u64. Of a window: bytes; from 2^26 on it is no limit. Of a rate: bit/s
 //   least.window_q8   u64, the smallest window in bytes with 8 fraction bits; 0: no grant. A window of 0 bytes, and a pause,
 //                are 1/256 byte: the floor of the flow applies
-//   least.paused      1: a valid pause is among the grants
-//   The field of an ACK is window_rewrite's (window.h) with the flow's floor, so it is never below the flow's MSS and a
+//   least.paused      1: a valid pause is among the grants.
+//   The field of an ACK is window_rewrite's (window.h) with the flow's floor. So it is never below the flow's MSS and a
 //   byte, and never above the ACK's own. Only with zero = 1 does a valid pause give a field of 0.
 //   Times are u64 ns of one clock, compared modulo 2^64.
 #ifndef WEIR_CORE_GRANT_H

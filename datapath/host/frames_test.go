@@ -165,7 +165,7 @@ func TestClamp_PauseZero(t *testing.T) {
 	r.towards(t, &k, frames.ACK, 60000, 0, limited)
 }
 
-// What is not a TCP segment passes unchanged and is counted as such.
+// A packet without a TCP segment passes unchanged and is counted as such.
 func TestClamp_OtherTraffic(t *testing.T) {
 	r := newRig(t, host.Config{})
 	r.grantVM(t, 5000)

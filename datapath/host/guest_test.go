@@ -95,7 +95,7 @@ func guestRows() []guestRow {
 	}
 }
 
-// What a VM may not send is dropped and counted, at the uplink and at the port of another VM. What it may send passes
+// Packets that a VM may not send are dropped and counted, at the uplink and at the port of another VM. All others pass
 // unchanged.
 func TestGuest_Table(t *testing.T) {
 	r := newRig(t, host.Config{})
@@ -143,8 +143,8 @@ func TestGuest_Table(t *testing.T) {
 	}
 }
 
-// A packet takes its VM's limited class while a rate is granted, and the relaxed class otherwise. What the guest or the host has
-// set as priority has no effect on a VM's class.
+// A packet takes its VM's limited class while a rate is granted, and the relaxed class otherwise. The priority
+// that a packet came with has no effect.
 func TestUplink_Class(t *testing.T) {
 	const relaxed, class = 0x57480002, 0x57480010
 	r := newRig(t, host.Config{Rate: 1e9})

@@ -316,7 +316,7 @@ func (h *Host) release() error {
 	return errors.Join(append(errs, h.lock.Close())...)
 }
 
-// abandon undoes an Open that failed. What was pinned before stays.
+// abandon undoes an Open that failed. Earlier pins stay.
 func (h *Host) abandon() error {
 	var errs []error
 	if h.limiter != nil && !h.limiter.found {

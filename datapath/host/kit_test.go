@@ -44,8 +44,8 @@ func addr(ip net.IP) netip.Addr {
 	return a.Unmap()
 }
 
-// beats sends heartbeats of an owner, and sweeps, until the function that it returns is called, or the test ends.
-func beats(t testing.TB, h *host.Host, o law.Owner) (stop func()) {
+// heartbeats sends heartbeats of an owner, and sweeps, until the function that it returns is called, or the test ends.
+func heartbeats(t testing.TB, h *host.Host, o law.Owner) (stop func()) {
 	t.Helper()
 	end, ended := make(chan struct{}), make(chan struct{})
 	if err := h.Heartbeat(o); err != nil {

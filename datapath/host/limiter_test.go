@@ -33,15 +33,15 @@ func classBytes(t testing.TB, n *testnet.Hypervisor, handle uint32) (sent uint64
 	return sent
 }
 
-// A VM limited to a tenth of a link of 200 Mbit/s reaches 97 % of its rate or more, in bytes of the queue discipline, next to
-// another VM that fills the rest: with cubic, BBR and UDP. After its owner's last heartbeat it is unlimited.
+// A VM limited to a tenth of a link of 200 Mbit/s reaches 97 % of its rate or more, in bytes of the queue discipline. Another
+// VM fills the rest. The VM sends with cubic, BBR and UDP. After its owner's last heartbeat it is unlimited.
 func TestLimiter_ReachesItsRate(t *testing.T) {
 	const rate = 20e6
 	for _, kind := range []string{"cubic", "bbr", "udp"} {
 		t.Run(kind, func(t *testing.T) {
 			n := testnet.NewHypervisor(t, 2, 2, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 			h := open(t, n, host.Config{Rate: 200e6})
-			stop := beats(t, h, 1)
+			stop := heartbeats(t, h, 1)
 			set(t, h, law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: rate, Lease: time.Minute})
 			n.Path(1).NewStreams(t, testnet.PeerIPv4(1), 2)
 			if kind == "udp" {
@@ -95,7 +95,7 @@ func floodUDP(t *testing.T, n *testnet.Hypervisor, guest int) {
 }
 
 // Open refuses an uplink whose queue discipline is not Weir's, and leaves it as it is. Without a rate it does not touch the
-// queue. What it made it removes.
+// queue. Purge removes all that it made.
 func TestLimiter_TouchesOnlyItsOwn(t *testing.T) {
 	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{UplinkBps: 50e6, UplinkLimit: 100_000})
 	before := testnet.Queue(t, n.Uplink)

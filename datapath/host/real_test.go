@@ -41,7 +41,7 @@ func pairLimited(t *testing.T, offload, ipv6 bool) {
 	}
 	limited := n.Path(0).NewStreams(t, peer(0), 1)
 	others := []*testnet.Streams{n.Path(0).NewStreams(t, peer(1), 1), n.Path(1).NewStreams(t, peer(0), 1)}
-	stop := beats(t, h, 1)
+	stop := heartbeats(t, h, 1)
 	const quick = 30 * 1460
 	if most, _ := inFlight(t, limited.Pair(0), 2000); most < quick {
 		t.Fatalf("before the grant at most %d bytes are in flight: the test could not see a limit", most)

@@ -102,7 +102,7 @@ func links(t *testing.T, dir string) string {
 const holdsVariable = "WEIR_TEST_HOST_PIN"
 
 // The process that TestHost_Killed kills: it sends heartbeats of owner 1 to the tables pinned in a directory.
-func TestHost_Beats(t *testing.T) {
+func TestHost_SendsHeartbeats(t *testing.T) {
 	dir := os.Getenv(holdsVariable)
 	if dir == "" {
 		t.Skip("runs as a process of TestHost_Killed only")
@@ -128,7 +128,7 @@ func TestHost_Killed(t *testing.T) {
 	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
 	h := open(t, n, host.Config{Pin: dir})
 	t.Cleanup(func() { _ = h.Purge() })
-	agent := exec.Command(os.Args[0], "-test.run=^TestHost_Beats$")
+	agent := exec.Command(os.Args[0], "-test.run=^TestHost_SendsHeartbeats$")
 	agent.Env = append(os.Environ(), holdsVariable+"="+dir)
 	out, err := agent.StdoutPipe()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // VM is a guest, as the operator configures it.
 type VM struct {
 	Number law.VM // not 0
-	// Port is the hypervisor's port to the guest, in the uplink's namespace. Whatever comes in by it is this VM's.
+	// Port is the hypervisor's port to the guest, in the uplink's namespace. Every packet that comes in by it is this VM's.
 	Port attach.PortRef
 	MAC  net.HardwareAddr
 	// Addresses are what the VM may send from: single addresses, or prefixes. IPv6 guests also need their link-local

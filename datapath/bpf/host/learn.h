@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a VM's handshakes announce: window scales, MSS, signatures. A SYN enters `pending`, and a SYN-ACK that answers it
+// Reads what the handshakes of a VM announce: window scales, MSS, signatures. A SYN enters `pending`, and a SYN-ACK that answers it
 // moves the connection to `connections`. So a flood of SYNs evicts no connection. A connection whose ACKs are limited is
 // looked up often, and LRU evicts those first that are not.
 #ifndef WEIR_BPF_HOST_LEARN_H
