@@ -33,6 +33,7 @@ func TestHost_TakeOver(t *testing.T) {
 	if err := first.Heartbeat(1); err != nil {
 		t.Fatal(err)
 	}
+	keepOwner(t, dir, 1) // the owner is a third process
 	peer := addr(testnet.PeerIPv4(0))
 	set(t, first, window(1, peer, 1, time.Minute), law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 2}}, Value: 30e6, Lease: time.Minute})
 	var busy *attach.Busy
@@ -46,9 +47,6 @@ func TestHost_TakeOver(t *testing.T) {
 	c.TakeOver = true
 	second, err := host.Open(c)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Heartbeat(1); err != nil { // within a second of the last one: the grants stay
 		t.Fatal(err)
 	}
 	add(t, second, n, 0)
@@ -85,6 +83,32 @@ func TestHost_TakeOver(t *testing.T) {
 	if q := testnet.Queue(t, n.Uplink); q.Kind == "htb" {
 		t.Errorf("left: %+v", q)
 	}
+}
+
+// keepOwner sends heartbeats of an owner for the length of the test.
+func keepOwner(t *testing.T, dir string, o law.Owner) {
+	t.Helper()
+	owner, err := host.OpenOwner(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(host.HeartbeatInterval / 4)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				if err := owner.Heartbeat(); err != nil {
+					t.Errorf("heartbeat: %v", err)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(end); <-ended; _ = owner.Close() })
 }
 
 // links returns the pinned links, as text.
