@@ -51,7 +51,6 @@ type limiter struct {
 	found  bool                     // an earlier process made it
 	budget float64
 	last   uint64 // when the budget was last filled, ns
-	made   uint64 // changes
 }
 
 // openLimiter puts HTB at the root of the uplink, or finds that of an earlier process. bps: rate of the uplink, bit/s.
@@ -169,7 +168,6 @@ func (l *limiter) allow(now uint64, changes float64) bool {
 		return false
 	}
 	l.budget -= changes
-	l.made += uint64(changes)
 	return true
 }
 

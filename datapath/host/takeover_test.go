@@ -3,6 +3,7 @@ package host_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -138,7 +139,7 @@ func TestHost_SendsHeartbeats(t *testing.T) {
 	if err := owner.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout.WriteString("running\n")
+	fmt.Println("running")
 	for range time.Tick(host.HeartbeatInterval) {
 		if err := owner.Heartbeat(); err != nil {
 			t.Fatal(err)
