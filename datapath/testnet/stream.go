@@ -169,3 +169,6 @@ func (s *Streams) until(tb testing.TB, far func(i int) bool) {
 		}
 	}
 }
+
+// Pair returns the connection of stream i.
+func (s *Streams) Pair(i int) *Pair { return s.list[i].pair }

@@ -20,36 +20,9 @@
 #ifndef WEIR_CORE_RELEASE_H
 #define WEIR_CORE_RELEASE_H
 
+#include "../lease.h"
 #include "slots.h"
 #include "switch.h"
-
-#define RELEASE_NS 32000000ull      // released windows grow by a factor e in this time
-#define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; the grant ends here
-#define RELEASE_FROM_Q8 (1448 << 8) // a grant below this would grow too slowly
-
-// Reports whether the lease is valid: user space is not leaving, and its last heartbeat is less than lease_ns old.
-WEIR_INLINE int lease_is_live(weir_u32 leaving, weir_u64 heartbeat_ns, weir_u64 lease_ns, weir_u64 now_ns)
-{
-	return !leaving && (long long)(now_ns - heartbeat_ns) < (long long)lease_ns;
-}
-
-// Returns a grant after gap_ns of growth by a factor e in RELEASE_NS.
-WEIR_INLINE weir_u64 grown(weir_u64 grant_q8, weir_u64 gap_ns)
-{
-	if (grant_q8 < RELEASE_FROM_Q8)
-		grant_q8 = RELEASE_FROM_Q8;
-	if (grant_q8 >= RELEASED_Q8)
-		return grant_q8;
-	return grant_q8 + grant_q8 * (gap_ns < RELEASE_NS ? gap_ns : RELEASE_NS) / RELEASE_NS;
-}
-
-// Returns a released grant after gap_ns: it grows, and at RELEASED_Q8 it is 0.
-WEIR_INLINE weir_u64 released(weir_u64 grant_q8, weir_u64 gap_ns)
-{
-	if (grant_q8)
-		grant_q8 = grown(grant_q8, gap_ns);
-	return grant_q8 < RELEASED_Q8 ? grant_q8 : 0;
-}
 
 WEIR_INLINE weir_u32 mode_of(const struct port_config *config)
 {

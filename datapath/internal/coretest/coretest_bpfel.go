@@ -13,6 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type CoreBucketEvent struct {
+	_       structs.HostLayout
+	Bps     uint64
+	HasBps  uint64
+	Limited uint32
+	Relaxed uint32
+	Event   uint32
+	Zero    uint32
+	Result  uint64
+}
+
 type CoreCreditEvent struct {
 	_      structs.HostLayout
 	Config struct {
@@ -240,6 +251,49 @@ type CoreFairqEvent struct {
 	Bytes  uint32
 	Event  uint32
 	Result uint64
+}
+
+type CoreGrantEvent struct {
+	_     structs.HostLayout
+	Least struct {
+		_        structs.HostLayout
+		WindowQ8 uint64
+		Paused   uint32
+		Zero     uint32
+	}
+	Grant struct {
+		_         structs.HostLayout
+		Value     uint64
+		ExpiresNs uint64
+		Owner     uint32
+		Flags     uint32
+	}
+	Owner struct {
+		_           structs.HostLayout
+		HeartbeatNs uint64
+		LeftNs      uint64
+	}
+	Ack struct {
+		_          structs.HostLayout
+		WindowQ8   uint64
+		FloorBytes uint32
+		CapBytes   uint32
+		Ack        uint32
+		Field      uint16
+		Shift      uint8
+		Syn        uint8
+		Shrink     uint8
+		Zero       [7]uint8
+	}
+	NowNs   uint64
+	Bps     uint64
+	Address uint32
+	Ports   uint32
+	Mss     uint32
+	MssMax  uint32
+	Event   uint32
+	Zero    uint32
+	Result  uint64
 }
 
 type CoreGroupsEvent struct {
@@ -648,17 +702,21 @@ type CoreWindowEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	CoreMapBucketEvents  = "bucket_events"
 	CoreMapCreditEvents  = "credit_events"
 	CoreMapEdgeEvents    = "edge_events"
 	CoreMapFairqEvents   = "fairq_events"
+	CoreMapGrantEvents   = "grant_events"
 	CoreMapGroupsEvents  = "groups_events"
 	CoreMapMarkEvents    = "mark_events"
 	CoreMapReleaseEvents = "release_events"
 	CoreMapSlotsEvents   = "slots_events"
 	CoreMapWindowEvents  = "window_events"
+	CoreProgRunBucket    = "run_bucket"
 	CoreProgRunCredit    = "run_credit"
 	CoreProgRunEdge      = "run_edge"
 	CoreProgRunFairq     = "run_fairq"
+	CoreProgRunGrant     = "run_grant"
 	CoreProgRunGroups    = "run_groups"
 	CoreProgRunMark      = "run_mark"
 	CoreProgRunRelease   = "run_release"
@@ -708,9 +766,11 @@ type CoreSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreProgramSpecs struct {
+	RunBucket  *ebpf.ProgramSpec `ebpf:"run_bucket"`
 	RunCredit  *ebpf.ProgramSpec `ebpf:"run_credit"`
 	RunEdge    *ebpf.ProgramSpec `ebpf:"run_edge"`
 	RunFairq   *ebpf.ProgramSpec `ebpf:"run_fairq"`
+	RunGrant   *ebpf.ProgramSpec `ebpf:"run_grant"`
 	RunGroups  *ebpf.ProgramSpec `ebpf:"run_groups"`
 	RunMark    *ebpf.ProgramSpec `ebpf:"run_mark"`
 	RunRelease *ebpf.ProgramSpec `ebpf:"run_release"`
@@ -722,9 +782,11 @@ type CoreProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreMapSpecs struct {
+	BucketEvents  *ebpf.MapSpec `ebpf:"bucket_events"`
 	CreditEvents  *ebpf.MapSpec `ebpf:"credit_events"`
 	EdgeEvents    *ebpf.MapSpec `ebpf:"edge_events"`
 	FairqEvents   *ebpf.MapSpec `ebpf:"fairq_events"`
+	GrantEvents   *ebpf.MapSpec `ebpf:"grant_events"`
 	GroupsEvents  *ebpf.MapSpec `ebpf:"groups_events"`
 	MarkEvents    *ebpf.MapSpec `ebpf:"mark_events"`
 	ReleaseEvents *ebpf.MapSpec `ebpf:"release_events"`
@@ -758,9 +820,11 @@ func (o *CoreObjects) Close() error {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CoreMaps struct {
+	BucketEvents  *ebpf.Map `ebpf:"bucket_events"`
 	CreditEvents  *ebpf.Map `ebpf:"credit_events"`
 	EdgeEvents    *ebpf.Map `ebpf:"edge_events"`
 	FairqEvents   *ebpf.Map `ebpf:"fairq_events"`
+	GrantEvents   *ebpf.Map `ebpf:"grant_events"`
 	GroupsEvents  *ebpf.Map `ebpf:"groups_events"`
 	MarkEvents    *ebpf.Map `ebpf:"mark_events"`
 	ReleaseEvents *ebpf.Map `ebpf:"release_events"`
@@ -770,9 +834,11 @@ type CoreMaps struct {
 
 func (m *CoreMaps) Close() error {
 	return _CoreClose(
+		m.BucketEvents,
 		m.CreditEvents,
 		m.EdgeEvents,
 		m.FairqEvents,
+		m.GrantEvents,
 		m.GroupsEvents,
 		m.MarkEvents,
 		m.ReleaseEvents,
@@ -791,9 +857,11 @@ type CoreVariables struct {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CorePrograms struct {
+	RunBucket  *ebpf.Program `ebpf:"run_bucket"`
 	RunCredit  *ebpf.Program `ebpf:"run_credit"`
 	RunEdge    *ebpf.Program `ebpf:"run_edge"`
 	RunFairq   *ebpf.Program `ebpf:"run_fairq"`
+	RunGrant   *ebpf.Program `ebpf:"run_grant"`
 	RunGroups  *ebpf.Program `ebpf:"run_groups"`
 	RunMark    *ebpf.Program `ebpf:"run_mark"`
 	RunRelease *ebpf.Program `ebpf:"run_release"`
@@ -803,9 +871,11 @@ type CorePrograms struct {
 
 func (p *CorePrograms) Close() error {
 	return _CoreClose(
+		p.RunBucket,
 		p.RunCredit,
 		p.RunEdge,
 		p.RunFairq,
+		p.RunGrant,
 		p.RunGroups,
 		p.RunMark,
 		p.RunRelease,

@@ -12,6 +12,8 @@ static int corevec_release(void *e) { return release_run(e); }
 static int corevec_groups(void *e) { return groups_run(e); }
 static int corevec_edge(void *e) { return edge_run(e); }
 static int corevec_credit(void *e) { return credit_run(e); }
+static int corevec_grant(void *e) { return grant_run(e); }
+static int corevec_bucket(void *e) { return bucket_run(e); }
 */
 import "C"
 
@@ -38,6 +40,10 @@ func Run(value any) error {
 		unknown = C.corevec_edge(unsafe.Pointer(e))
 	case *coretest.CoreCreditEvent:
 		unknown = C.corevec_credit(unsafe.Pointer(e))
+	case *coretest.CoreGrantEvent:
+		unknown = C.corevec_grant(unsafe.Pointer(e))
+	case *coretest.CoreBucketEvent:
+		unknown = C.corevec_bucket(unsafe.Pointer(e))
 	}
 	if unknown != 0 {
 		return errors.New("unknown event")
@@ -51,4 +57,6 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGroupsEvent{})-C.sizeof_struct_groups_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreEdgeEvent{})-C.sizeof_struct_edge_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreCreditEvent{})-C.sizeof_struct_credit_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGrantEvent{})-C.sizeof_struct_grant_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreBucketEvent{})-C.sizeof_struct_bucket_event]
 )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The events of the test vectors of core/fairq/slots.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
+// The events of the test vectors of core/fairq/slots.h, release.h, groups.h, edge.h, core/grant.h and bucket.h, for both worlds: configuration, state,
 // and the arguments of an event stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
 // event.
 #ifndef WEIR_COREVEC_EVENTS_H
@@ -14,10 +14,12 @@ WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 #define WEIR_PORT(world, id) event_port(world, id)
 
 #include "../../core/fairq/credit.h"
+#include "../../core/bucket.h"
 #include "../../core/fairq/edge.h"
 #include "../../core/fairq/groups.h"
 #include "../../core/fairq/release.h"
 #include "../../core/fairq/slots.h"
+#include "../../core/grant.h"
 
 enum {
 	SLOTS_TAKE = 1,
@@ -49,6 +51,16 @@ enum {
 	EDGE_ANSWER,
 	EDGE_ACKED,
 	RELEASE_PACE,
+	GRANT_ADD,
+	GRANT_RATE,
+	GRANT_FIELD,
+	GRANT_RELEASED,
+	GRANT_BIT,
+	BUCKET_CLASS,
+	BUCKET_CHANGES,
+	BUCKET_BURST,
+	BUCKET_QUANTUM,
+	BUCKET_LIMIT,
 };
 
 // One direction of a connection, and two ports.
@@ -268,6 +280,80 @@ WEIR_INLINE int edge_run(struct edge_event *e)
 			e->result = edge_limits(&e->rules, &e->window, e->number, e->ack.field);
 		else if (e->rules.shrink == WINDOW_SHRINK_AVOID && e->window.known)
 			edge_passes(&e->window.edge, e->window.shift, e->number, e->ack.field);
+		return 0;
+	}
+	return 1;
+}
+
+// One grant with its owner, and the minimum so far.
+struct grant_event {
+	struct grant_least least;
+	struct grant grant;
+	struct grant_owner owner;
+	struct window_ack ack;
+	weir_u64 now_ns;
+	weir_u64 bps;
+	weir_u32 address; // its last word
+	weir_u32 ports;
+	weir_u32 mss;
+	weir_u32 mss_max;
+	weir_u32 event;
+	weir_u32 zero;
+	weir_u64 result;
+};
+
+WEIR_INLINE int grant_run(struct grant_event *e)
+{
+	e->result = 0;
+	switch (e->event) {
+	case GRANT_ADD:
+		grant_add(&e->least, &e->grant, &e->owner, e->now_ns);
+		e->result = grant_is_valid(&e->grant, &e->owner, e->now_ns);
+		return 0;
+	case GRANT_RATE:
+		e->result = grant_rate(e->bps, &e->grant, &e->owner, e->now_ns);
+		return 0;
+	case GRANT_FIELD:
+		e->result = grant_field(&e->least, &e->ack, e->mss, e->mss_max);
+		return 0;
+	case GRANT_RELEASED:
+		e->result = released_after(e->bps, e->now_ns);
+		return 0;
+	case GRANT_BIT:
+		e->result = grant_bit(e->address, e->ports);
+		return 0;
+	}
+	return 1;
+}
+
+struct bucket_event {
+	weir_u64 bps;
+	weir_u64 has_bps;
+	weir_u32 limited;
+	weir_u32 relaxed;
+	weir_u32 event;
+	weir_u32 zero;
+	weir_u64 result;
+};
+
+WEIR_INLINE int bucket_run(struct bucket_event *e)
+{
+	e->result = 0;
+	switch (e->event) {
+	case BUCKET_CLASS:
+		e->result = bucket_class(e->bps, e->limited, e->relaxed);
+		return 0;
+	case BUCKET_CHANGES:
+		e->result = bucket_changes(e->has_bps, e->bps);
+		return 0;
+	case BUCKET_BURST:
+		e->result = bucket_burst(e->bps);
+		return 0;
+	case BUCKET_QUANTUM:
+		e->result = bucket_quantum(e->bps);
+		return 0;
+	case BUCKET_LIMIT:
+		e->result = bucket_limit(e->bps);
 		return 0;
 	}
 	return 1;

@@ -1,5 +1,6 @@
-// Package corevec runs the events of the test vectors of core's counting, release, groups, edge mode, promises and
-// credits. The events are C (events.h, credit_events.h). This package calls them as machine code; the kernel programs of package coretest
+// Package corevec runs the events of the test vectors of core's counting, release, groups, edge mode, promises, credits,
+// grants and buckets. The events are C (events.h, credit_events.h). This package calls them as machine code; the kernel programs
+// of package coretest
 // include them.
 package corevec
 
@@ -43,6 +44,16 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 			return &machine[coretest.CoreCreditEvent]{run: run, state: []string{"state_", "answer_"}, events: map[string]uint64{
 				"acknowledge": 1, "rest": 2, "used": 3, "counts_other": 4, "other": 5, "refused": 6, "concerns": 7, "turn": 8, "opens": 9,
 				"answered": 10, "advance": 11,
+			}}
+		},
+		"grant": func() vector.Machine {
+			return &machine[coretest.CoreGrantEvent]{run: run, state: []string{"least_"}, events: map[string]uint64{
+				"add": 30, "rate": 31, "field": 32, "released": 33, "bit": 34,
+			}}
+		},
+		"bucket": func() vector.Machine {
+			return &machine[coretest.CoreBucketEvent]{run: run, events: map[string]uint64{
+				"class": 35, "changes": 36, "burst": 37, "quantum": 38, "limit": 39,
 			}}
 		},
 	}

@@ -140,6 +140,8 @@ EVENTS(release);
 EVENTS(groups);
 EVENTS(edge);
 EVENTS(credit);
+EVENTS(grant);
+EVENTS(bucket);
 
 #define RUN(name)                                                                          \
 	SEC("tc")                                                                          \
@@ -156,3 +158,5 @@ RUN(release)
 RUN(groups)
 RUN(edge)
 RUN(credit)
+RUN(grant)
+RUN(bucket)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Reads what the handshakes of a VM announce: window scales, MSS, signatures. A SYN enters `pending`, and a SYN-ACK that answers it
+// moves the connection to `connections`. So a flood of SYNs evicts no connection. A connection whose ACKs are limited is
+// looked up often, and LRU evicts those first that are not.
+#ifndef WEIR_BPF_HOST_LEARN_H
+#define WEIR_BPF_HOST_LEARN_H
+
+#include "tables.h"
+#include "../lib/handshake.h"
+
+// Records a SYN or SYN-ACK from or to a VM.
+__noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 vm)
+{
+	struct flow_key key;
+	struct host_connection *known, c = {};
+	struct host_counts *stats;
+	struct tcp_options o = {};
+
+	if (!s || s->flags & (TCP_RST | TCP_FIN))
+		return 0;
+	key = key_of(s, vm);
+	known = bpf_map_lookup_elem(&pending, &key);
+	segment_read_options(ctx, s, &o);
+	if (!(s->flags & TCP_ACK)) {
+		if (known)
+			c = *known;
+		if (handshake_asks(&c.seen, s, &o))
+			bpf_map_update_elem(&pending, &key, &c, BPF_ANY);
+		return 0;
+	}
+	// The answer is written into the table's entry: the verifier refuses a variable index into the stack.
+	if (!known || !handshake_answered(&known->seen, s, &o))
+		return 0;
+	c = *known;
+	c.is_signed = c.seen.flags & HANDSHAKE_SIGNED && o.is_signed;
+	bpf_map_update_elem(&connections, &key, &c, BPF_ANY);
+	bpf_map_delete_elem(&pending, &key);
+	stats = bpf_map_lookup_elem(&counts, &vm);
+	if (stats)
+		stats->learnt++;
+	return 0;
+}
+
+#endif

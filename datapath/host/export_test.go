@@ -1,0 +1,34 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// Memory returns the bytes that tables and programs take in the kernel.
+func (h *Host) Memory(tb testing.TB) (sum uint64) {
+	tb.Helper()
+	for _, at := range byName(h.maps) {
+		info, err := (*at).Info()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if n, ok := info.Memlock(); ok {
+			sum += n
+		}
+	}
+	for _, p := range []*ebpf.Program{h.program} {
+		info, err := p.Info()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if n, ok := info.Memlock(); ok {
+			sum += n
+		}
+		if n, err := info.JitedSize(); err == nil {
+			sum += uint64(n)
+		}
+	}
+	return sum
+}

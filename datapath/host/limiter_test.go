@@ -1,0 +1,167 @@
+package host_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath/host"
+	"weir/datapath/testnet"
+	"weir/law"
+)
+
+const vmClass = 0x57480010 // of the first VM
+
+// classBytes returns the bytes that a class of the uplink has sent.
+func classBytes(t testing.TB, n *testnet.Hypervisor, handle uint32) (sent uint64) {
+	t.Helper()
+	n.Host.Must(t, func() error {
+		l, err := netlink.LinkByIndex(n.Uplink.Ifindex)
+		if err != nil {
+			return err
+		}
+		list, err := netlink.ClassList(l, 0)
+		for _, c := range list {
+			if a := c.Attrs(); a.Handle == handle && a.Statistics != nil && a.Statistics.Basic != nil {
+				sent = a.Statistics.Basic.Bytes
+			}
+		}
+		return err
+	})
+	return sent
+}
+
+// A VM limited to a tenth of a link of 200 Mbit/s reaches 97 % of its rate or more, in bytes of the queue discipline. Another
+// VM fills the rest. The VM sends with cubic, BBR and UDP. After its owner's last heartbeat it is unlimited.
+func TestLimiter_ReachesItsRate(t *testing.T) {
+	const rate = 20e6
+	for _, kind := range []string{"cubic", "bbr", "udp"} {
+		t.Run(kind, func(t *testing.T) {
+			n := testnet.NewHypervisor(t, 2, 2, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+			h := open(t, n, host.Config{Rate: 200e6})
+			stop := heartbeats(t, h, 1)
+			set(t, h, law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: rate, Lease: time.Minute})
+			n.Path(1).NewStreams(t, testnet.PeerIPv4(1), 2)
+			if kind == "udp" {
+				floodUDP(t, n, 0)
+			} else {
+				n.Path(0).NewStreams(t, testnet.PeerIPv4(0), 2, testnet.Congestion(kind))
+			}
+			begin := classBytes(t, n, vmClass)
+			testnet.Until(t, "the class sends", func() bool { return classBytes(t, n, vmClass) > begin+rate/8/4 })
+			from, at := classBytes(t, n, vmClass), time.Now()
+			testnet.Until(t, "it has sent for 2 s", func() bool { return time.Since(at) > 2*time.Second })
+			sent := float64(classBytes(t, n, vmClass)-from) * 8 / time.Since(at).Seconds()
+			t.Logf("%s: %.2f Mbit/s of %.0f", kind, sent/1e6, rate/1e6)
+			if sent < 0.97*rate || sent > 1.03*rate {
+				t.Errorf("%s: %.2f Mbit/s of %.0f", kind, sent/1e6, rate/1e6)
+			}
+			stop()
+			stopped := time.Now()
+			relaxed := statsOf(t, h, 1).Relaxed
+			testnet.Until(t, "the VM is unlimited", func() bool { return statsOf(t, h, 1).Relaxed > relaxed+100 })
+			if took := time.Since(stopped); took > 1500*time.Millisecond {
+				t.Errorf("unlimited %v after the last heartbeat", took)
+			}
+		})
+	}
+}
+
+// floodUDP sends UDP from a guest, at far more than its rate, until the test ends.
+func floodUDP(t *testing.T, n *testnet.Hypervisor, guest int) {
+	t.Helper()
+	p := n.Path(guest)
+	u := p.NewUDP(t, testnet.PeerIPv4(0), 0)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		b := make([]byte, 1400)
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C: // 224 Mbit/s, or what a busy machine lets pass
+				for range 20 {
+					_, _ = u.Sender.WriteTo(b, u.To)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(end); <-ended })
+}
+
+// Open refuses an uplink whose queue discipline is not Weir's, and leaves it as it is. Without a rate it does not touch the
+// queue. Purge removes all that it made.
+func TestLimiter_TouchesOnlyItsOwn(t *testing.T) {
+	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{UplinkBps: 50e6, UplinkLimit: 100_000})
+	before := testnet.Queue(t, n.Uplink)
+	_, err := host.Open(host.Config{Uplink: n.Uplink, Rate: 200e6})
+	var busy *host.UplinkBusy
+	if !errors.As(err, &busy) || busy.Kind != "tbf" {
+		t.Errorf("error %v", err)
+	}
+	if now := testnet.Queue(t, n.Uplink); now.Anew(before) || testnet.AttachedTo(t, n.Uplink) != 0 {
+		t.Errorf("the uplink was changed: %+v", now)
+	}
+	h := open(t, n, host.Config{})
+	if err := h.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetGrant(law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 1e6, Lease: time.Minute}); err == nil {
+		t.Error("a rate was granted without a limiter")
+	}
+	if now := testnet.Queue(t, n.Uplink); now.Anew(before) {
+		t.Errorf("the uplink was changed: %+v", now)
+	}
+	free := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
+	kind := testnet.Queue(t, free.Uplink).Kind
+	second := open(t, free, host.Config{Rate: 200e6})
+	if q := testnet.Queue(t, free.Uplink); q.Kind != "htb" {
+		t.Errorf("the queue is %+v", q)
+	}
+	if err := second.Purge(); err != nil {
+		t.Fatal(err)
+	}
+	if q := testnet.Queue(t, free.Uplink); q.Kind != kind || testnet.AttachedTo(t, free.Uplink)+testnet.AttachedTo(t, free.Ports[0]) != 0 {
+		t.Errorf("something is left: %+v", q)
+	}
+}
+
+// A rate that differs by 2 % or less changes no class. Many changes are spread over time, and none is lost.
+func TestLimiter_Coalesces(t *testing.T) {
+	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
+	h := open(t, n, host.Config{Rate: 1e9})
+	if err := h.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	grant := law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Lease: time.Minute}
+	for _, x := range []struct{ wants, has uint64 }{{100e6, 100e6}, {102e6, 100e6}, {98e6, 100e6}, {103e6, 103e6}, {0, 64e3}} {
+		grant.Value = x.wants
+		set(t, h, grant)
+		if has := statsOf(t, h, 1).Rate; has != law.Rate(x.has) {
+			t.Errorf("granted %d: the class has %v, want %d", x.wants, has, x.has)
+		}
+	}
+	second := grant
+	second.Owner, grant.Value, second.Value = 2, 50e6, 20e6
+	if err := h.Heartbeat(2); err != nil {
+		t.Fatal(err)
+	}
+	set(t, h, grant, second)
+	if has := statsOf(t, h, 1).Rate; has != 20e6 {
+		t.Errorf("the smaller of two rates counts, and the class has %v", has)
+	}
+	if err := h.Leave(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if has := statsOf(t, h, 1).Rate; has != 50e6 {
+		t.Errorf("after the smaller one has ended the class has %v", has)
+	}
+}

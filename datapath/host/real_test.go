@@ -1,0 +1,92 @@
+package host_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/datapath/host"
+	"weir/datapath/testnet"
+)
+
+// inFlight returns the most bytes that were in flight on a stream's connection in some readings, and its MSS.
+func inFlight(t testing.TB, p *testnet.Pair, readings int) (most, mss int) {
+	t.Helper()
+	for range readings {
+		i := testnet.ReadTCPInfo(t, p.Client)
+		mss = int(i.Snd_mss)
+		most = max(most, int(i.Unacked)*mss)
+	}
+	return most, mss
+}
+
+// One pair is limited to a segment and a byte, and the VM's other pair and another VM are not. When heartbeats stop, the pair
+// is released within 1.5 s. No connection stalls for 300 ms. Real TCP, IPv4 and IPv6, with offloads and without.
+func TestPair_LimitedAndReleased(t *testing.T) {
+	for _, offload := range []bool{false, true} {
+		for _, ipv6 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("offloads=%t,ipv6=%t", offload, ipv6), func(t *testing.T) {
+				pairLimited(t, offload, ipv6)
+			})
+		}
+	}
+}
+
+func pairLimited(t *testing.T, offload, ipv6 bool) {
+	n := testnet.NewHypervisor(t, 2, 2, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: offload, ChecksumOffload: offload})
+	h := open(t, n, host.Config{})
+	peer := testnet.PeerIPv4
+	if ipv6 {
+		peer = testnet.PeerIPv6
+	}
+	limited := n.Path(0).NewStreams(t, peer(0), 1)
+	others := []*testnet.Streams{n.Path(0).NewStreams(t, peer(1), 1), n.Path(1).NewStreams(t, peer(0), 1)}
+	stop := heartbeats(t, h, 1)
+	const quick = 30 * 1460
+	if most, _ := inFlight(t, limited.Pair(0), 2000); most < quick {
+		t.Fatalf("before the grant at most %d bytes are in flight: the test could not see a limit", most)
+	}
+	set(t, h, window(1, addr(peer(0)), 1, time.Minute))
+	testnet.Until(t, "the pair is limited", func() bool {
+		most, mss := inFlight(t, limited.Pair(0), 1)
+		return most <= 2*mss
+	})
+	all := append([]*testnet.Streams{limited}, others...)
+	for _, s := range all {
+		s.Mark()
+	}
+	limited.Progress(t, 200*1460)
+	most, mss := inFlight(t, limited.Pair(0), 5000)
+	if most > 2*mss {
+		t.Errorf("%d bytes in flight, with a window of a segment (%d) and a byte", most, mss)
+	}
+	for i, s := range others {
+		s.Progress(t, 1e6)
+		if most, _ := inFlight(t, s.Pair(0), 3000); most < quick {
+			t.Errorf("stream %d, which has no grant, has %d bytes in flight at most", i, most)
+		}
+	}
+	stop()
+	stopped := time.Now()
+	testnet.Until(t, "the pair is released", func() bool {
+		most, _ := inFlight(t, limited.Pair(0), 1)
+		return most >= quick
+	})
+	took := time.Since(stopped)
+	if took > 1500*time.Millisecond || took < 600*time.Millisecond {
+		t.Errorf("released after %v, want 1.5 s at most, and not before the lease of 1 s, of which up to 250 ms are over", took)
+	}
+	limited.Progress(t, 1e6)
+	gap := time.Duration(0)
+	for _, s := range all {
+		gap = max(gap, s.LongestGap())
+	}
+	if gap > 300*time.Millisecond {
+		t.Errorf("a stream stalled for %v", gap)
+	}
+	s := statsOf(t, h, 1)
+	t.Logf("%d in flight at most, released after %v, longest stall %v, %+v", most, took, gap, s)
+	if s.Limited == 0 || s.Unknown+s.Unwritable+s.Signed != 0 || s.Learnt != 2 || s.SpoofedIP+s.SpoofedMAC+s.Control+s.Malformed != 0 {
+		t.Errorf("counted %+v", s)
+	}
+}

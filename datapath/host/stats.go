@@ -1,0 +1,85 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weir/law"
+)
+
+// Stats counts the packets of one VM by their outcome, as they are on the wire: a GSO packet counts its segments.
+type Stats struct {
+	VM   law.VM
+	Port string
+
+	Seen       uint64 // towards the VM; the sum of the counters down to Unwritable
+	NotTCP     uint64
+	Tunnel     uint64 // encapsulated, encrypted or signed by AH
+	Fragment   uint64
+	Short      uint64 // ended before its headers did, or they contradict themselves
+	NoAck      uint64 // SYN, RST, or nothing acknowledged
+	Ungranted  uint64 // no grant limits its flow
+	Limited    uint64 // its window was made smaller
+	Smaller    uint64 // its window was small enough already
+	Unknown    uint64 // granted, but its handshake was not seen: it passes
+	Signed     uint64 // granted, but its connection is signed (TCP-MD5, TCP-AO): it passes
+	Unwritable uint64 // the kernel had no memory to make it writable
+
+	Sent       uint64 // by the VM; the sum of the counters down to Malformed
+	Relaxed    uint64 // passed, without a rate limit
+	InClass    uint64 // passed, in the VM's limited class
+	Control    uint64 // dropped: frames of Weir's control protocols
+	SpoofedMAC uint64 // dropped: from another MAC address
+	SpoofedIP  uint64 // dropped: from another IP address
+	Malformed  uint64 // dropped: its source cannot be read
+
+	Learnt uint64   // handshakes
+	Rate   law.Rate // of its class; 0: it has none
+}
+
+// Stats reads the counters of every VM, by number.
+func (h *Host) Stats() ([]Stats, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, ErrClosed
+	}
+	var all []Stats
+	for _, v := range h.vms {
+		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class)}
+		var cpus []hostHostCounts
+		if err := h.maps.Counts.Lookup(v.id, &cpus); err != nil {
+			return nil, fmt.Errorf("host: counters of VM %d: %w", v.number, err)
+		}
+		for i := range cpus {
+			s.add(&cpus[i])
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Stats) int { return cmp.Compare(a.VM, b.VM) })
+	return all, nil
+}
+
+func (s *Stats) add(c *hostHostCounts) {
+	s.Seen += c.Seen
+	s.NotTCP += c.NotTcp
+	s.Tunnel += c.Tunnel
+	s.Fragment += c.Fragment
+	s.Short += c.Short
+	s.NoAck += c.NoAck
+	s.Ungranted += c.Ungranted
+	s.Limited += c.Limited
+	s.Smaller += c.Smaller
+	s.Unknown += c.Unknown
+	s.Signed += c.IsSigned
+	s.Unwritable += c.Unwritable
+	s.Sent += c.Sent
+	s.Relaxed += c.Relaxed
+	s.InClass += c.InClass
+	s.Control += c.Control
+	s.SpoofedMAC += c.SpoofedMac
+	s.SpoofedIP += c.SpoofedIp
+	s.Malformed += c.Malformed
+	s.Learnt += c.Learnt
+}

@@ -1,0 +1,194 @@
+package host_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath/attach"
+	"weir/datapath/host"
+	"weir/datapath/testnet"
+	"weir/law"
+)
+
+// A second process takes programs, tables and grants over without detaching, and only if it asks to. VMs that it does not add
+// again keep their program.
+func TestHost_TakeOver(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "host")
+	n := testnet.NewHypervisor(t, 2, 1, testnet.PathOptions{})
+	c := host.Config{Uplink: n.Uplink, Rate: 200e6, Pin: dir, Version: "test"}
+	first, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n.Guests {
+		add(t, first, n, i)
+	}
+	stream := n.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
+	if err := first.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	keepOwner(t, dir, 1) // the owner is a third process
+	peer := addr(testnet.PeerIPv4(0))
+	set(t, first, window(1, peer, 1, time.Minute), law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 2}}, Value: 30e6, Lease: time.Minute})
+	var busy *attach.Busy
+	if _, err := host.Open(c); !errors.As(err, &busy) {
+		t.Fatalf("a second process was admitted: %v", err)
+	}
+	before := links(t, dir)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.TakeOver = true
+	second, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, second, n, 0)
+	if all := second.VMs(); len(all) != 2 || !all[1] || all[2] {
+		t.Errorf("VMs %v", all)
+	}
+	grants, err := second.Grants(0)
+	if err != nil || len(grants) != 2 || !grants[0].Valid || !grants[1].Valid {
+		t.Errorf("grants %+v, %v", grants, err)
+	}
+	if s := statsOf(t, second, 2); s.Rate != 30e6 {
+		t.Errorf("VM 2 has a class of %v", s.Rate)
+	}
+	limited := statsOf(t, second, 1).Limited
+	stream.Progress(t, 20*1460)
+	if s := statsOf(t, second, 1); s.Limited == limited || s.Unknown != 0 {
+		t.Errorf("the connection is no longer limited: %+v", s)
+	}
+	if after := links(t, dir); after != before || testnet.AttachedTo(t, n.Ports[0]) != 1 {
+		t.Errorf("pinned before: %s, after: %s", before, after)
+	}
+	if err := second.RemoveVM(2); err != nil { // pinned, and never added again
+		t.Fatal(err)
+	}
+	if testnet.AttachedTo(t, n.Ports[1]) != 0 {
+		t.Error("VM 2 was removed, and its program is attached")
+	}
+	if err := second.Purge(); err != nil {
+		t.Fatal(err)
+	}
+	if left := testnet.Pinned(t, dir); len(left) != 0 || testnet.AttachedTo(t, n.Ports[0])+testnet.AttachedTo(t, n.Uplink) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if q := testnet.Queue(t, n.Uplink); q.Kind == "htb" {
+		t.Errorf("left: %+v", q)
+	}
+}
+
+// keepOwner sends heartbeats of an owner for the length of the test.
+func keepOwner(t *testing.T, dir string, o law.Owner) {
+	t.Helper()
+	owner, err := host.OpenOwner(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(host.HeartbeatInterval / 4)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				if err := owner.Heartbeat(); err != nil {
+					t.Errorf("heartbeat: %v", err)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(end); <-ended; _ = owner.Close() })
+}
+
+// links returns the pinned links, as text.
+func links(t *testing.T, dir string) string {
+	t.Helper()
+	var all []string
+	for _, name := range testnet.Pinned(t, dir) {
+		if strings.HasPrefix(name, "port-") {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+const holdsVariable = "WEIR_TEST_HOST_PIN"
+
+// The process that TestHost_Killed kills: it sends heartbeats of owner 1 to the tables pinned in a directory.
+func TestHost_SendsHeartbeats(t *testing.T) {
+	dir := os.Getenv(holdsVariable)
+	if dir == "" {
+		t.Skip("runs as a process of TestHost_Killed only")
+	}
+	owner, err := host.OpenOwner(dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Heartbeat(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("running")
+	for range time.Tick(host.HeartbeatInterval) {
+		if err := owner.Heartbeat(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// kill -9 of the process that sends heartbeats: its pair is released within 1.5 s, without a stall of 300 ms.
+func TestHost_Killed(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "host")
+	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
+	h := open(t, n, host.Config{Pin: dir})
+	t.Cleanup(func() { _ = h.Purge() })
+	agent := exec.Command(os.Args[0], "-test.run=^TestHost_SendsHeartbeats$")
+	agent.Env = append(os.Environ(), holdsVariable+"="+dir)
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "running\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	stream := n.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
+	set(t, h, window(1, addr(testnet.PeerIPv4(0)), 1, time.Minute))
+	testnet.Until(t, "the pair is limited", func() bool {
+		most, mss := inFlight(t, stream.Pair(0), 1)
+		return most <= 2*mss
+	})
+	stream.Progress(t, 100*1460)
+	stream.Mark()
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	limited := statsOf(t, h, 1)
+	testnet.Until(t, "the pair is released", func() bool {
+		most, _ := inFlight(t, stream.Pair(0), 1)
+		return most >= 30*1460
+	})
+	testnet.Until(t, "ACKs pass untouched", func() bool { return statsOf(t, h, 1).Ungranted > limited.Ungranted })
+	took := time.Since(killed)
+	stream.Progress(t, 1e6)
+	gap := stream.LongestGap()
+	t.Logf("released after %v, longest stall %v", took, gap)
+	if took > 1500*time.Millisecond || gap > 300*time.Millisecond {
+		t.Errorf("released after %v, longest stall %v", took, gap)
+	}
+}

@@ -1,0 +1,265 @@
+//go:build cgo
+
+package laws
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"weir/datapath/native"
+	"weir/law"
+	"weir/sim/control"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// Hosts enforces grants of controller laws at the hypervisors of a network, with the C of the kernel programs
+// (core/grant.h, core/bucket.h): windows of ACKs that arrive for a VM, and the rate of its port. A host of the network is
+// one VM. The grants of an owner are valid while it sends messages: a Grant is a heartbeat, and so is Heartbeat.
+type Hosts struct {
+	net    *network.Network
+	owners [hostOwners]native.GrantOwner
+	vms    map[network.NodeID]*hostVM
+	conns  map[int32]*hostConn // by their numbers, those with an end at a VM
+	counts HostCounts
+}
+
+// HostCounts counts ACKs that arrived for VMs with window grants.
+type HostCounts struct {
+	Ungranted uint64 // no grant limits the flow
+	Limited   uint64
+	Smaller   uint64 // small enough already
+	Unknown   uint64 // the handshake was not seen
+}
+
+const (
+	hostOwners     = 8
+	hostAKey       = 4 // grants for the same
+	hostPairs      = 65536
+	hostConns      = 1 << 20
+	hostSegmentMax = 1460 // bytes
+)
+
+// hostVM is one VM: it enforces at its site.
+type hostVM struct {
+	h      *Hosts
+	number law.VM
+	port   *network.Port
+	window []native.Grant
+	pairs  map[network.NodeID][]native.Grant
+	rates  []native.Grant
+	bps    uint64
+	end    event.Event // when the rate must be looked at again
+}
+
+// hostConn is what the SYNs of a connection announced, by the side that sent them.
+type hostConn struct{ syn [2]acdcSYN }
+
+// NewHosts puts enforcement at the hosts of a network. AddVM adds each VM. The network must not have traffic yet.
+func NewHosts(n *network.Network) *Hosts {
+	h := &Hosts{net: n, vms: map[network.NodeID]*hostVM{}, conns: map[int32]*hostConn{}}
+	n.SetGuards(append(n.Guards(), h)...)
+	return h
+}
+
+// AddVM makes a host of the network a VM, and returns what carries out grants there.
+func (h *Hosts) AddVM(number law.VM, host network.NodeID) (control.Enforcer, error) {
+	if h.vms[host] != nil {
+		return nil, fmt.Errorf("host %s is a VM already", h.net.Name(host))
+	}
+	v := &hostVM{h: h, number: number, port: h.net.HostPort(host), pairs: map[network.NodeID][]native.Grant{}}
+	v.end.Init(v)
+	if err := v.port.SetRate(0, 0); err != nil {
+		return nil, err
+	}
+	h.vms[host] = v
+	return v, nil
+}
+
+// HostAddress is the address of a host of the network in keys of grants: 10.0.0.0 and its number.
+func HostAddress(host network.NodeID) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(host >> 16), byte(host >> 8), byte(host)})
+}
+
+func hostOf(a netip.Addr) network.NodeID {
+	b := a.Unmap().As4()
+	return network.NodeID(b[1])<<16 | network.NodeID(b[2])<<8 | network.NodeID(b[3])
+}
+
+// Heartbeat shows that an owner runs.
+func (h *Hosts) Heartbeat(o law.Owner, now event.Time) {
+	h.owners[o%hostOwners] = native.GrantOwner{HeartbeatNs: hostTime(now)}
+	for _, v := range h.vms {
+		if len(v.rates) > 0 {
+			h.net.Queue.Set(&v.end, now+1)
+		}
+	}
+}
+
+// hostTime keeps the clock from 0, which means never.
+func hostTime(now event.Time) uint64 { return uint64(now) + 1 }
+
+// Counts returns the counts of all VMs.
+func (h *Hosts) Counts() HostCounts { return h.counts }
+
+// Enforce carries out a grant. Errors: an action of another kind, another VM, a flow (ports have no meaning here), a rate of a
+// pair, and a full table.
+func (v *hostVM) Enforce(now event.Time, a law.Action) error {
+	g, ok := a.(law.Grant)
+	switch {
+	case !ok:
+		return fmt.Errorf("%T at a host", a)
+	case g.Key.VM != v.number:
+		return fmt.Errorf("grant for VM %d at VM %d", g.Key.VM, v.number)
+	case g.Key.Flow != (law.Flow{}):
+		return errors.New("grant for a flow: only VMs and pairs have grants in the simulator")
+	case g.Owner >= hostOwners:
+		return fmt.Errorf("owner %d: 0 to %d", g.Owner, hostOwners-1)
+	case g.Kind == law.RateGrant && g.Key.Peer.IsValid():
+		return errors.New("a rate is for a VM, not for a pair")
+	}
+	v.h.owners[g.Owner] = native.GrantOwner{HeartbeatNs: hostTime(now)}
+	grant := native.Grant{Value: g.Value, ExpiresNs: hostTime(now) + uint64(g.Lease), Owner: uint32(g.Owner), Flags: native.GrantSet}
+	if g.Kind == law.PauseGrant {
+		grant.Flags |= native.GrantPause
+	}
+	var err error
+	switch {
+	case g.Kind == law.RateGrant:
+		if v.rates, err = putGrant(v.rates, grant, hostTime(now)); err == nil {
+			err = v.setRate(now)
+		}
+	case g.Key.Peer.IsValid():
+		peer := hostOf(g.Key.Peer)
+		if len(v.pairs) >= hostPairs && v.pairs[peer] == nil {
+			return fmt.Errorf("VM %d has grants for %d pairs already, the most", v.number, hostPairs)
+		}
+		v.pairs[peer], err = putGrant(v.pairs[peer], grant, hostTime(now))
+	default:
+		v.window, err = putGrant(v.window, grant, hostTime(now))
+	}
+	return err
+}
+
+// putGrant sets a grant among those of one key.
+func putGrant(all []native.Grant, g native.Grant, now uint64) ([]native.Grant, error) {
+	const released = 500e6 // ns, more than a window needs
+	for i := range all {
+		if all[i].Owner == g.Owner && all[i].Flags == g.Flags || now > all[i].ExpiresNs+released {
+			all[i] = g
+			return all, nil
+		}
+	}
+	if len(all) >= hostAKey {
+		return all, fmt.Errorf("%d owners have granted the same already, the most", hostAKey)
+	}
+	return append(all, g), nil
+}
+
+// setRate gives the port the smallest valid rate, and looks again when the first of the grants ends.
+func (v *hostVM) setRate(now event.Time) error {
+	bps, next := uint64(0), event.Time(0)
+	for i := range v.rates {
+		g, o := &v.rates[i], &v.h.owners[v.rates[i].Owner]
+		bps = native.GrantRate(bps, g, o, hostTime(now))
+		if end := event.Time(native.GrantEnd(g, o)) - 1; end > now && (next == 0 || end < next) {
+			next = end
+		}
+	}
+	if next != 0 {
+		v.h.net.Queue.Set(&v.end, next)
+	}
+	if bps != 0 {
+		bps = native.BucketRate(bps)
+	}
+	if bps == v.bps {
+		return nil
+	}
+	v.bps = bps
+	if bps == 0 {
+		return v.port.SetRate(0, 0)
+	}
+	return v.port.SetRate(law.Rate(bps), law.Bytes(native.BucketBurst(bps)))
+}
+
+// Happen is the end of a rate grant.
+func (v *hostVM) Happen(_ *event.Event, now event.Time) {
+	if err := v.setRate(now); err != nil {
+		panic(err) // the rate is within limits, and was accepted before
+	}
+}
+
+// Out reads what a VM's SYNs announce.
+func (h *Hosts) Out(host network.NodeID, pk *network.Packet, _ event.Time) network.Verdict {
+	if h.vms[host] != nil {
+		h.learn(pk)
+	}
+	return network.Pass
+}
+
+// In limits the window of an ACK that arrives for a VM.
+func (h *Hosts) In(host network.NodeID, pk *network.Packet, now event.Time) network.Verdict {
+	v := h.vms[host]
+	if v == nil || pk.Proto() != network.TCP {
+		return network.Pass
+	}
+	h.learn(pk)
+	if len(v.window)+len(v.pairs) == 0 || pk.Flags()&(network.ACK|network.RST) != network.ACK {
+		return network.Pass
+	}
+	var least native.GrantLeast
+	for _, all := range [][]native.Grant{v.window, v.pairs[pk.Src()]} {
+		for i := range all {
+			least.Add(&all[i], &h.owners[all[i].Owner], hostTime(now))
+		}
+	}
+	if least.WindowQ8 == 0 {
+		h.counts.Ungranted++
+		return network.Pass
+	}
+	c := h.conns[pk.Conn()]
+	if c == nil || !c.syn[side(pk)].seen {
+		h.counts.Unknown++
+		return network.Pass
+	}
+	ack := native.WindowAck{Ack: pk.Ack(), Field: pk.Window(), Shift: c.shift(side(pk))}
+	if pk.Flags()&network.SYN != 0 {
+		ack.SYN = 1
+	}
+	field := least.Field(&ack, uint32(c.syn[side(pk)].mss), hostSegmentMax)
+	if field == pk.Window() {
+		h.counts.Smaller++
+		return network.Pass
+	}
+	pk.SetWindow(field)
+	h.counts.Limited++
+	return network.Pass
+}
+
+// shift returns the scale of the windows of a side: 0 unless both ends sent one (RFC 7323 1.3).
+func (c *hostConn) shift(side int) uint8 {
+	if c.syn[0].scale < 0 || c.syn[1].scale < 0 {
+		return 0
+	}
+	return uint8(c.syn[side].scale)
+}
+
+// learn reads a SYN, and forgets a connection that is reset.
+func (h *Hosts) learn(pk *network.Packet) {
+	if pk.Proto() != network.TCP || pk.Flags()&(network.SYN|network.RST) == 0 {
+		return
+	}
+	c := h.conns[pk.Conn()]
+	switch {
+	case pk.Flags()&network.RST != 0:
+		delete(h.conns, pk.Conn())
+		return
+	case c == nil && len(h.conns) >= hostConns:
+		return
+	case c == nil:
+		c = &hostConn{}
+		h.conns[pk.Conn()] = c
+	}
+	c.syn[side(pk)] = synOf(pk)
+}

@@ -1,0 +1,147 @@
+//go:build cgo
+
+package laws
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/control"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// newHosts is a network of two VMs (sender1 is VM 1, sender2 VM 2) and a receiver.
+func newHosts(t *testing.T, hypervisors bool) (*bed, *Hosts, [2]control.Enforcer) {
+	t.Helper()
+	topology := twoSenders
+	topology.Hypervisors = hypervisors
+	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := network.Build(event.NewQueue(), &experiment.Config{Graph: g}, network.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{t: t, net: n}
+	n.Sink = b
+	h := NewHosts(n)
+	var vms [2]control.Enforcer
+	for i, name := range []string{"sender1", "sender2"} {
+		node, _ := n.Node(name)
+		if vms[i], err = h.AddVM(law.VM(i+1), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b, h, vms
+}
+
+func (b *bed) grant(to control.Enforcer, g law.Grant) {
+	b.t.Helper()
+	if err := to.Enforce(b.net.Queue.Now(), g); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A pair's window is limited to its grant and never below a segment and a byte. Without heartbeats it is released within 1.4 s;
+// another VM, and a grant for another peer, limit nothing. The fields are those of the kernel's table test.
+func TestHosts_Window(t *testing.T) {
+	for _, hypervisors := range []bool{false, true} {
+		b, h, vms := newHosts(t, hypervisors)
+		k, other := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
+		synACK, ack := k.opens()
+		b.expect("SYN-ACK without a grant", synACK, 65_535)
+		b.expect("ACK without a grant", ack, 60_000)
+		other.opens()
+		peer := HostAddress(k.to)
+		pair := law.Key{Pair: law.Pair{VM: 1, Peer: peer}}
+		b.grant(vms[0], law.Grant{Key: pair, Value: 20_000, Lease: 10 * time.Second})
+		b.expect("20000/128", k.window(1), 157)
+		b.expect("another VM", other.window(1), 60_000)
+		b.grant(vms[0], law.Grant{Key: law.Key{Pair: law.Pair{VM: 1, Peer: netip.MustParseAddr("10.0.0.200")}}, Value: 1, Lease: 10 * time.Second})
+		b.expect("a grant for another peer", k.window(1), 157)
+		b.grant(vms[0], law.Grant{Owner: 1, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 10_000, Lease: 10 * time.Second})
+		b.expect("the VM's is smaller: 10000/128", k.window(1), 79)
+		b.grant(vms[0], law.Grant{Owner: 1, Kind: law.PauseGrant, Key: pair, Lease: 10 * time.Second})
+		b.expect("a pause: 1461/128", k.window(1), 12)
+		for range 5 { // heartbeats keep the grants
+			b.wait(500 * event.Millisecond)
+			h.Heartbeat(1, b.net.Queue.Now())
+		}
+		b.expect("a pause, with heartbeats", k.window(1), 12)
+		b.wait(990 * event.Millisecond)
+		b.expect("before the lease of the owner ends", k.window(1), 12)
+		b.wait(100 * event.Millisecond)
+		if w := k.window(1); w <= 24 || w >= 60_000 {
+			t.Errorf("while it is released: window %d", w)
+		}
+		b.wait(310 * event.Millisecond)
+		b.expect("1.4 s after the last heartbeat", k.window(1), 60_000)
+		if c := h.Counts(); c.Limited == 0 || c.Ungranted == 0 || c.Unknown != 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A VM's port follows the smallest valid rate, and is unlimited when the last grant ends, or its owner falls silent.
+func TestHosts_Rate(t *testing.T) {
+	for _, hypervisors := range []bool{false, true} {
+		b, h, vms := newHosts(t, hypervisors)
+		node, _ := b.net.Node("sender1")
+		port := b.net.HostPort(node)
+		rate := func(o law.Owner, bps uint64, lease time.Duration) law.Grant {
+			return law.Grant{Owner: o, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: bps, Lease: lease}
+		}
+		expect := func(when string, want law.Rate) {
+			t.Helper()
+			if got, _ := port.Limit(); got != want {
+				t.Errorf("hypervisors %v, %s: %v, want %v", hypervisors, when, got, want)
+			}
+		}
+		b.grant(vms[0], rate(1, 300e6, 200*time.Millisecond))
+		expect("granted", 300e6)
+		b.grant(vms[0], rate(2, 100e6, 50*time.Millisecond))
+		expect("the smaller one", 100e6)
+		b.wait(50 * event.Millisecond)
+		expect("the smaller one has ended", 300e6)
+		b.wait(150 * event.Millisecond)
+		expect("both have ended", 0)
+		b.grant(vms[0], rate(1, 300e6, 10*time.Second))
+		b.wait(900 * event.Millisecond)
+		h.Heartbeat(1, b.net.Queue.Now())
+		b.wait(999 * event.Millisecond)
+		expect("kept by a heartbeat", 300e6)
+		b.wait(2 * event.Millisecond)
+		expect("the owner is silent", 0)
+	}
+}
+
+// A grant that cannot be enforced is refused.
+func TestHosts_Refuses(t *testing.T) {
+	_, _, vms := newHosts(t, false)
+	flow := law.Flow{Src: netip.MustParseAddrPort("10.0.0.1:1"), Dst: netip.MustParseAddrPort("10.0.0.2:2"), Proto: 6}
+	key := law.Key{Pair: law.Pair{VM: 1}}
+	for name, g := range map[string]law.Grant{
+		"another VM":    {Key: law.Key{Pair: law.Pair{VM: 2}}},
+		"a flow":        {Key: law.Key{Pair: law.Pair{VM: 1}, Flow: flow}},
+		"an owner":      {Key: key, Owner: 8},
+		"a pair's rate": {Key: law.Key{Pair: law.Pair{VM: 1, Peer: netip.MustParseAddr("10.0.0.2")}}, Kind: law.RateGrant},
+		"a fifth owner": {Key: key, Owner: 5, Lease: time.Second},
+		"not a grant":   {},
+	} {
+		if name == "a fifth owner" {
+			for o := range law.Owner(4) {
+				if err := vms[0].Enforce(0, law.Grant{Key: key, Owner: o, Lease: time.Second}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := vms[0].Enforce(0, g); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
