@@ -16,6 +16,7 @@ var randomEvents = map[string]func() *vector.File{
 	"fairq":  randomFairQ,
 	"window": randomWindow,
 	"slots":  randomSlots, "release": randomRelease, "groups": randomGroups, "edge": randomEdge,
+	"arrivals": randomArrivals,
 }
 
 // happens returns the line of one event.

@@ -38,6 +38,7 @@ func TestVectors(t *testing.T) {
 	for law, program := range map[string]kernel{
 		"slots": {objects.RunSlots, objects.SlotsEvents}, "release": {objects.RunRelease, objects.ReleaseEvents},
 		"groups": {objects.RunGroups, objects.GroupsEvents}, "edge": {objects.RunEdge, objects.EdgeEvents},
+		"arrivals": {objects.RunArrivals, objects.ArrivalsEvents},
 	} {
 		machines[law] = corevec.Machines(program.run)[law]()
 	}

@@ -10,6 +10,7 @@ static int corevec_slots(void *e) { return slots_run(e); }
 static int corevec_release(void *e) { return release_run(e); }
 static int corevec_groups(void *e) { return groups_run(e); }
 static int corevec_edge(void *e) { return edge_run(e); }
+static int corevec_arrivals(void *e) { return arrivals_run(e); }
 */
 import "C"
 
@@ -34,6 +35,8 @@ func Run(value any) error {
 		unknown = C.corevec_groups(unsafe.Pointer(e))
 	case *coretest.CoreEdgeEvent:
 		unknown = C.corevec_edge(unsafe.Pointer(e))
+	case *coretest.CoreArrivalsEvent:
+		unknown = C.corevec_arrivals(unsafe.Pointer(e))
 	}
 	if unknown != 0 {
 		return errors.New("unknown event")
@@ -46,4 +49,5 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreReleaseEvent{})-C.sizeof_struct_release_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGroupsEvent{})-C.sizeof_struct_groups_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreEdgeEvent{})-C.sizeof_struct_edge_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreArrivalsEvent{})-C.sizeof_struct_arrivals_event]
 )

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The events of the test vectors of core/fairq/slots.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
-// and the arguments of an event stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
+// The events of the test vectors of core/arrivals.h, and of core/fairq/slots.h, release.h, groups.h and edge.h, for both worlds:
+// configuration, state, and the arguments of an event stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
 // event.
 #ifndef WEIR_COREVEC_EVENTS_H
 #define WEIR_COREVEC_EVENTS_H
@@ -13,6 +13,7 @@ struct port;
 WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 #define WEIR_PORT(world, id) event_port(world, id)
 
+#include "../../core/arrivals.h"
 #include "../../core/fairq/edge.h"
 #include "../../core/fairq/groups.h"
 #include "../../core/fairq/release.h"
@@ -47,6 +48,8 @@ enum {
 	EDGE_SYN,
 	EDGE_ANSWER,
 	EDGE_ACKED,
+	ARRIVALS_SEE,
+	ARRIVALS_MATTER,
 };
 
 // One direction of a connection, and two ports.
@@ -262,6 +265,29 @@ WEIR_INLINE int edge_run(struct edge_event *e)
 			e->result = edge_limits(&e->rules, &e->window, e->number, e->ack.field);
 		else if (e->rules.shrink == WINDOW_SHRINK_AVOID && e->window.known)
 			edge_passes(&e->window.edge, e->window.shift, e->number, e->ack.field);
+		return 0;
+	}
+	return 1;
+}
+
+struct arrivals_event {
+	struct arrivals_config config;
+	struct arrivals_flow flow;
+	struct arrivals_packet packet;
+	weir_u32 event;
+	weir_u32 zero;
+	weir_u64 result;
+};
+
+WEIR_INLINE int arrivals_run(struct arrivals_event *e)
+{
+	e->result = 0;
+	switch (e->event) {
+	case ARRIVALS_SEE:
+		e->result = arrivals_see(&e->config, &e->flow, &e->packet);
+		return 0;
+	case ARRIVALS_MATTER:
+		e->result = arrivals_matter(e->packet.payload, e->packet.flags);
 		return 0;
 	}
 	return 1;

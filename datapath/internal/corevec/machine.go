@@ -13,7 +13,7 @@ import (
 	"weir/datapath/internal/vector"
 )
 
-// Machines returns the machines that run the vectors of counting, release, groups and edge mode, by their law.
+// Machines returns the machines that run the vectors of counting, release, groups, edge mode and arrivals, by their law.
 // run runs one event: its argument is a pointer to a struct of events.h, as package coretest has it, which the
 // event changes.
 func Machines(run func(value any) error) map[string]func() vector.Machine {
@@ -38,6 +38,9 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 			return &machine[coretest.CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
 				"due": 23, "advertise": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
 			}}
+		},
+		"arrivals": func() vector.Machine {
+			return &machine[coretest.CoreArrivalsEvent]{run: run, state: []string{"flow_"}, events: map[string]uint64{"see": 29, "matter": 30}}
 		},
 	}
 }

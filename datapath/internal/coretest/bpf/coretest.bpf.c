@@ -138,6 +138,7 @@ EVENTS(slots);
 EVENTS(release);
 EVENTS(groups);
 EVENTS(edge);
+EVENTS(arrivals);
 
 #define RUN(name)                                                                          \
 	SEC("tc")                                                                          \
@@ -153,3 +154,4 @@ RUN(slots)
 RUN(release)
 RUN(groups)
 RUN(edge)
+RUN(arrivals)
