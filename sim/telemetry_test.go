@@ -77,7 +77,7 @@ func (l *adder) Step(_ time.Duration, e law.Event, out []law.Action) []law.Actio
 
 func (l *adder) Wake() time.Duration { return 0 }
 
-// summed is the law at work: telemetry at every port of the switches, and the last sums.
+// summed is the law with telemetry at every port of the switches, and its last sums.
 type summed struct {
 	laws.Quiet
 	net   *network.Network

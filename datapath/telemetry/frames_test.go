@@ -50,7 +50,7 @@ func (p *program) run(in []byte) (verdict uint32, out []byte, err error) {
 	return verdict, o.DataOut, err
 }
 
-// counted is what changed in the half since the last call. It does not clear the half, so pairs and VMs stay.
+// counted returns the changes of the half since the last call. It does not clear the half, so pairs and VMs stay.
 func (p *program) counted(tb testing.TB) (d telemetrytest.TelemetryHalf) {
 	tb.Helper()
 	var now telemetrytest.TelemetryPortCounts

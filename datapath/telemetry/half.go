@@ -66,7 +66,7 @@ func (s *portState) flip(p *kernelPortCounts) {
 // interrupt or a hypervisor can stop the processor.
 const settleFor = 200 * time.Microsecond
 
-// settled waits until no program writes to the half that is to be read.
+// settled waits until no program writes to the half that must be read.
 func (s *portState) settled(h *kernelHalf) bool {
 	if atomic.LoadUint64(&h.Done) == s.entered {
 		return true

@@ -77,8 +77,8 @@ func read(tb testing.TB, t *telemetry.Telemetry, r *telemetry.Reading) {
 	}
 }
 
-// 100 new connections through a shaped port, read while they run: every SYN and FIN is counted once, the marks are those of
-// the marking program, and the drops and bytes those of the queue discipline. Afterwards the backlog is 0.
+// 100 new connections pass a shaped port, which is read meanwhile. Every SYN and FIN is counted once. Marks equal those of the
+// marking program; drops and bytes equal those of the queue discipline. Afterwards the backlog is 0.
 func TestTelemetry_NewConnections(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 60_000, GSO: true, ChecksumOffload: true, NoIPv6: true})
 	p.Sender.Sysctl(t, "net.ipv4.tcp_ecn", "1")

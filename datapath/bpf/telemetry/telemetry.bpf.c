@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Telemetry of a port: a tcx egress program at the tail of the chain, behind the laws. It changes no packet and always
-// returns TCX_NEXT. It counts what the laws pass to the queue: what a law drops does not reach it.
+// returns TCX_NEXT. It counts the packets that the laws pass to the queue. A packet that a law drops does not reach it.
 //
 // One instance runs on each port; its port is a constant (mark.bpf.c says why). All ports share the table of connections,
 // because both directions of a connection decide about its arrivals, and they leave by different ports.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a port counts between two readings, in memory that user space maps.
+// The counts of a port between two readings, in memory that user space maps.
 //
 // Each port has two halves. `word` has the number of the half that counts now (its highest bit) and, in the bits below, how
 // many packets have entered that half. A packet adds 1 to `word`, and the old value names its half: one atomic operation. At
