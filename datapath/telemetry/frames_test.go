@@ -30,7 +30,7 @@ func newProgram(tb testing.TB) *program {
 	if err := telemetrytest.LoadTelemetryObjects(&p.TelemetryObjects, nil); err != nil {
 		tb.Fatalf("%+v", err)
 	}
-	tb.Cleanup(func() { _ = p.TelemetryObjects.Close() })
+	tb.Cleanup(func() { _ = p.Close() })
 	return p
 }
 

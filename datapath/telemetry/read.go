@@ -11,14 +11,14 @@ import (
 // ready for use.
 type Reading struct {
 	Telemetry events.Telemetry
-	Arrivals  events.Arrivals // Ports is empty unless a law asks for arrivals
+	Arrivals  events.Arrivals // all counts are 0 unless a law asks for arrivals
 
 	vms   []events.VMMarks // memory of all ports
 	pairs []events.Pair
 }
 
 // prepare gives the reading memory for n ports, and clears it.
-func (r *Reading) prepare(n int, arrivals bool) {
+func (r *Reading) prepare(n int) {
 	if len(r.Telemetry.Ports) != n {
 		r.Telemetry.Ports, r.Arrivals.Ports = make([]events.Port, n), make([]events.PortArrivals, n)
 		r.vms, r.pairs = make([]events.VMMarks, n*events.MaxVMs), make([]events.Pair, n*events.MaxPairs)
@@ -35,7 +35,7 @@ func (r *Reading) prepare(n int, arrivals bool) {
 // counts are all in the next reading (Late counts this). An error is one of the queue disciplines: the other figures are
 // valid then.
 func (t *Telemetry) Read(r *Reading) error {
-	r.prepare(len(t.ports), t.arrives)
+	r.prepare(len(t.ports))
 	now := attach.MonotonicNs()
 	elapsed := time.Duration(now - t.last)
 	t.last = now

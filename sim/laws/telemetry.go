@@ -134,7 +134,9 @@ type flowKey struct {
 const tableHalf = 1 << 15
 
 // flowTable evicts connections that were not used recently: those of the older half, when the younger one is full.
-type flowTable struct{ young, old map[flowKey]*native.ArrivalsFlow }
+type flowTable struct {
+	young, old map[flowKey]*native.ArrivalsFlow
+}
 
 // of returns the state of a connection, which is zero if the table does not have it.
 func (t *flowTable) of(k flowKey) *native.ArrivalsFlow {
