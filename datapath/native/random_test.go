@@ -17,6 +17,7 @@ var randomEvents = map[string]func() *vector.File{
 	"window": randomWindow,
 	"slots":  randomSlots, "release": randomRelease, "groups": randomGroups, "edge": randomEdge, "credit": randomCredit,
 	"grant": randomGrant, "bucket": randomBucket,
+	"arrivals": randomArrivals,
 }
 
 // happens returns the line of one event.

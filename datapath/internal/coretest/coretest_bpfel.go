@@ -13,6 +13,40 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type CoreArrivalsEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_      structs.HostLayout
+		IdleNs uint64
+	}
+	Flow struct {
+		_   structs.HostLayout
+		End [2]struct {
+			_      structs.HostLayout
+			DataNs uint64
+			Behind uint32
+			State  uint8
+			Zero   [3]uint8
+		}
+		Opener uint8
+		Last   uint8
+		Zero   [6]uint8
+	}
+	Packet struct {
+		_       structs.HostLayout
+		NowNs   uint64
+		Seq     uint32
+		Ack     uint32
+		Payload uint32
+		Flags   uint8
+		Side    uint8
+		Zero    [2]uint8
+	}
+	Event  uint32
+	Zero   uint32
+	Result uint64
+}
+
 type CoreBucketEvent struct {
 	_       structs.HostLayout
 	Bps     uint64
@@ -702,26 +736,28 @@ type CoreWindowEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	CoreMapBucketEvents  = "bucket_events"
-	CoreMapCreditEvents  = "credit_events"
-	CoreMapEdgeEvents    = "edge_events"
-	CoreMapFairqEvents   = "fairq_events"
-	CoreMapGrantEvents   = "grant_events"
-	CoreMapGroupsEvents  = "groups_events"
-	CoreMapMarkEvents    = "mark_events"
-	CoreMapReleaseEvents = "release_events"
-	CoreMapSlotsEvents   = "slots_events"
-	CoreMapWindowEvents  = "window_events"
-	CoreProgRunBucket    = "run_bucket"
-	CoreProgRunCredit    = "run_credit"
-	CoreProgRunEdge      = "run_edge"
-	CoreProgRunFairq     = "run_fairq"
-	CoreProgRunGrant     = "run_grant"
-	CoreProgRunGroups    = "run_groups"
-	CoreProgRunMark      = "run_mark"
-	CoreProgRunRelease   = "run_release"
-	CoreProgRunSlots     = "run_slots"
-	CoreProgRunWindow    = "run_window"
+	CoreMapArrivalsEvents = "arrivals_events"
+	CoreMapBucketEvents   = "bucket_events"
+	CoreMapCreditEvents   = "credit_events"
+	CoreMapEdgeEvents     = "edge_events"
+	CoreMapFairqEvents    = "fairq_events"
+	CoreMapGrantEvents    = "grant_events"
+	CoreMapGroupsEvents   = "groups_events"
+	CoreMapMarkEvents     = "mark_events"
+	CoreMapReleaseEvents  = "release_events"
+	CoreMapSlotsEvents    = "slots_events"
+	CoreMapWindowEvents   = "window_events"
+	CoreProgRunArrivals   = "run_arrivals"
+	CoreProgRunBucket     = "run_bucket"
+	CoreProgRunCredit     = "run_credit"
+	CoreProgRunEdge       = "run_edge"
+	CoreProgRunFairq      = "run_fairq"
+	CoreProgRunGrant      = "run_grant"
+	CoreProgRunGroups     = "run_groups"
+	CoreProgRunMark       = "run_mark"
+	CoreProgRunRelease    = "run_release"
+	CoreProgRunSlots      = "run_slots"
+	CoreProgRunWindow     = "run_window"
 )
 
 // LoadCore returns the embedded CollectionSpec for Core.
@@ -766,32 +802,34 @@ type CoreSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreProgramSpecs struct {
-	RunBucket  *ebpf.ProgramSpec `ebpf:"run_bucket"`
-	RunCredit  *ebpf.ProgramSpec `ebpf:"run_credit"`
-	RunEdge    *ebpf.ProgramSpec `ebpf:"run_edge"`
-	RunFairq   *ebpf.ProgramSpec `ebpf:"run_fairq"`
-	RunGrant   *ebpf.ProgramSpec `ebpf:"run_grant"`
-	RunGroups  *ebpf.ProgramSpec `ebpf:"run_groups"`
-	RunMark    *ebpf.ProgramSpec `ebpf:"run_mark"`
-	RunRelease *ebpf.ProgramSpec `ebpf:"run_release"`
-	RunSlots   *ebpf.ProgramSpec `ebpf:"run_slots"`
-	RunWindow  *ebpf.ProgramSpec `ebpf:"run_window"`
+	RunArrivals *ebpf.ProgramSpec `ebpf:"run_arrivals"`
+	RunBucket   *ebpf.ProgramSpec `ebpf:"run_bucket"`
+	RunCredit   *ebpf.ProgramSpec `ebpf:"run_credit"`
+	RunEdge     *ebpf.ProgramSpec `ebpf:"run_edge"`
+	RunFairq    *ebpf.ProgramSpec `ebpf:"run_fairq"`
+	RunGrant    *ebpf.ProgramSpec `ebpf:"run_grant"`
+	RunGroups   *ebpf.ProgramSpec `ebpf:"run_groups"`
+	RunMark     *ebpf.ProgramSpec `ebpf:"run_mark"`
+	RunRelease  *ebpf.ProgramSpec `ebpf:"run_release"`
+	RunSlots    *ebpf.ProgramSpec `ebpf:"run_slots"`
+	RunWindow   *ebpf.ProgramSpec `ebpf:"run_window"`
 }
 
 // CoreMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreMapSpecs struct {
-	BucketEvents  *ebpf.MapSpec `ebpf:"bucket_events"`
-	CreditEvents  *ebpf.MapSpec `ebpf:"credit_events"`
-	EdgeEvents    *ebpf.MapSpec `ebpf:"edge_events"`
-	FairqEvents   *ebpf.MapSpec `ebpf:"fairq_events"`
-	GrantEvents   *ebpf.MapSpec `ebpf:"grant_events"`
-	GroupsEvents  *ebpf.MapSpec `ebpf:"groups_events"`
-	MarkEvents    *ebpf.MapSpec `ebpf:"mark_events"`
-	ReleaseEvents *ebpf.MapSpec `ebpf:"release_events"`
-	SlotsEvents   *ebpf.MapSpec `ebpf:"slots_events"`
-	WindowEvents  *ebpf.MapSpec `ebpf:"window_events"`
+	ArrivalsEvents *ebpf.MapSpec `ebpf:"arrivals_events"`
+	BucketEvents   *ebpf.MapSpec `ebpf:"bucket_events"`
+	CreditEvents   *ebpf.MapSpec `ebpf:"credit_events"`
+	EdgeEvents     *ebpf.MapSpec `ebpf:"edge_events"`
+	FairqEvents    *ebpf.MapSpec `ebpf:"fairq_events"`
+	GrantEvents    *ebpf.MapSpec `ebpf:"grant_events"`
+	GroupsEvents   *ebpf.MapSpec `ebpf:"groups_events"`
+	MarkEvents     *ebpf.MapSpec `ebpf:"mark_events"`
+	ReleaseEvents  *ebpf.MapSpec `ebpf:"release_events"`
+	SlotsEvents    *ebpf.MapSpec `ebpf:"slots_events"`
+	WindowEvents   *ebpf.MapSpec `ebpf:"window_events"`
 }
 
 // CoreVariableSpecs contains global variables before they are loaded into the kernel.
@@ -820,20 +858,22 @@ func (o *CoreObjects) Close() error {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CoreMaps struct {
-	BucketEvents  *ebpf.Map `ebpf:"bucket_events"`
-	CreditEvents  *ebpf.Map `ebpf:"credit_events"`
-	EdgeEvents    *ebpf.Map `ebpf:"edge_events"`
-	FairqEvents   *ebpf.Map `ebpf:"fairq_events"`
-	GrantEvents   *ebpf.Map `ebpf:"grant_events"`
-	GroupsEvents  *ebpf.Map `ebpf:"groups_events"`
-	MarkEvents    *ebpf.Map `ebpf:"mark_events"`
-	ReleaseEvents *ebpf.Map `ebpf:"release_events"`
-	SlotsEvents   *ebpf.Map `ebpf:"slots_events"`
-	WindowEvents  *ebpf.Map `ebpf:"window_events"`
+	ArrivalsEvents *ebpf.Map `ebpf:"arrivals_events"`
+	BucketEvents   *ebpf.Map `ebpf:"bucket_events"`
+	CreditEvents   *ebpf.Map `ebpf:"credit_events"`
+	EdgeEvents     *ebpf.Map `ebpf:"edge_events"`
+	FairqEvents    *ebpf.Map `ebpf:"fairq_events"`
+	GrantEvents    *ebpf.Map `ebpf:"grant_events"`
+	GroupsEvents   *ebpf.Map `ebpf:"groups_events"`
+	MarkEvents     *ebpf.Map `ebpf:"mark_events"`
+	ReleaseEvents  *ebpf.Map `ebpf:"release_events"`
+	SlotsEvents    *ebpf.Map `ebpf:"slots_events"`
+	WindowEvents   *ebpf.Map `ebpf:"window_events"`
 }
 
 func (m *CoreMaps) Close() error {
 	return _CoreClose(
+		m.ArrivalsEvents,
 		m.BucketEvents,
 		m.CreditEvents,
 		m.EdgeEvents,
@@ -857,20 +897,22 @@ type CoreVariables struct {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CorePrograms struct {
-	RunBucket  *ebpf.Program `ebpf:"run_bucket"`
-	RunCredit  *ebpf.Program `ebpf:"run_credit"`
-	RunEdge    *ebpf.Program `ebpf:"run_edge"`
-	RunFairq   *ebpf.Program `ebpf:"run_fairq"`
-	RunGrant   *ebpf.Program `ebpf:"run_grant"`
-	RunGroups  *ebpf.Program `ebpf:"run_groups"`
-	RunMark    *ebpf.Program `ebpf:"run_mark"`
-	RunRelease *ebpf.Program `ebpf:"run_release"`
-	RunSlots   *ebpf.Program `ebpf:"run_slots"`
-	RunWindow  *ebpf.Program `ebpf:"run_window"`
+	RunArrivals *ebpf.Program `ebpf:"run_arrivals"`
+	RunBucket   *ebpf.Program `ebpf:"run_bucket"`
+	RunCredit   *ebpf.Program `ebpf:"run_credit"`
+	RunEdge     *ebpf.Program `ebpf:"run_edge"`
+	RunFairq    *ebpf.Program `ebpf:"run_fairq"`
+	RunGrant    *ebpf.Program `ebpf:"run_grant"`
+	RunGroups   *ebpf.Program `ebpf:"run_groups"`
+	RunMark     *ebpf.Program `ebpf:"run_mark"`
+	RunRelease  *ebpf.Program `ebpf:"run_release"`
+	RunSlots    *ebpf.Program `ebpf:"run_slots"`
+	RunWindow   *ebpf.Program `ebpf:"run_window"`
 }
 
 func (p *CorePrograms) Close() error {
 	return _CoreClose(
+		p.RunArrivals,
 		p.RunBucket,
 		p.RunCredit,
 		p.RunEdge,

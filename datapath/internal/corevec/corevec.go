@@ -14,6 +14,7 @@ static int corevec_edge(void *e) { return edge_run(e); }
 static int corevec_credit(void *e) { return credit_run(e); }
 static int corevec_grant(void *e) { return grant_run(e); }
 static int corevec_bucket(void *e) { return bucket_run(e); }
+static int corevec_arrivals(void *e) { return arrivals_run(e); }
 */
 import "C"
 
@@ -44,6 +45,8 @@ func Run(value any) error {
 		unknown = C.corevec_grant(unsafe.Pointer(e))
 	case *coretest.CoreBucketEvent:
 		unknown = C.corevec_bucket(unsafe.Pointer(e))
+	case *coretest.CoreArrivalsEvent:
+		unknown = C.corevec_arrivals(unsafe.Pointer(e))
 	}
 	if unknown != 0 {
 		return errors.New("unknown event")
@@ -59,4 +62,5 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreCreditEvent{})-C.sizeof_struct_credit_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGrantEvent{})-C.sizeof_struct_grant_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreBucketEvent{})-C.sizeof_struct_bucket_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreArrivalsEvent{})-C.sizeof_struct_arrivals_event]
 )

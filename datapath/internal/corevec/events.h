@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The events of the test vectors of core/fairq/slots.h, release.h, groups.h, edge.h, core/grant.h and bucket.h, for both worlds: configuration, state,
-// and the arguments of an event stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
+// The events of the test vectors of core/arrivals.h, bucket.h and grant.h, and of core/fairq/slots.h, release.h, groups.h and
+// edge.h, for both worlds: configuration, state, and the arguments of an event stand in one struct, which the event changes.
+// Each function gives 0, or 1 if it does not know the
 // event.
 #ifndef WEIR_COREVEC_EVENTS_H
 #define WEIR_COREVEC_EVENTS_H
@@ -15,6 +16,7 @@ WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 
 #include "../../core/fairq/credit.h"
 #include "../../core/bucket.h"
+#include "../../core/arrivals.h"
 #include "../../core/fairq/edge.h"
 #include "../../core/fairq/groups.h"
 #include "../../core/fairq/release.h"
@@ -61,6 +63,8 @@ enum {
 	BUCKET_BURST,
 	BUCKET_QUANTUM,
 	BUCKET_LIMIT,
+	ARRIVALS_SEE,
+	ARRIVALS_MATTER,
 };
 
 // One direction of a connection, and two ports.
@@ -302,6 +306,15 @@ struct grant_event {
 	weir_u64 result;
 };
 
+struct arrivals_event {
+	struct arrivals_config config;
+	struct arrivals_flow flow;
+	struct arrivals_packet packet;
+	weir_u32 event;
+	weir_u32 zero;
+	weir_u64 result;
+};
+
 WEIR_INLINE int grant_run(struct grant_event *e)
 {
 	e->result = 0;
@@ -354,6 +367,20 @@ WEIR_INLINE int bucket_run(struct bucket_event *e)
 		return 0;
 	case BUCKET_LIMIT:
 		e->result = bucket_limit(e->bps);
+		return 0;
+	}
+	return 1;
+}
+
+WEIR_INLINE int arrivals_run(struct arrivals_event *e)
+{
+	e->result = 0;
+	switch (e->event) {
+	case ARRIVALS_SEE:
+		e->result = arrivals_see(&e->config, &e->flow, &e->packet);
+		return 0;
+	case ARRIVALS_MATTER:
+		e->result = arrivals_matter(e->packet.payload, e->packet.flags);
 		return 0;
 	}
 	return 1;

@@ -56,6 +56,9 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 				"class": 35, "changes": 36, "burst": 37, "quantum": 38, "limit": 39,
 			}}
 		},
+		"arrivals": func() vector.Machine {
+			return &machine[coretest.CoreArrivalsEvent]{run: run, state: []string{"flow_"}, events: map[string]uint64{"see": 40, "matter": 41}}
+		},
 	}
 }
 

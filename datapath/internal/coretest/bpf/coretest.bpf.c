@@ -142,6 +142,7 @@ EVENTS(edge);
 EVENTS(credit);
 EVENTS(grant);
 EVENTS(bucket);
+EVENTS(arrivals);
 
 #define RUN(name)                                                                          \
 	SEC("tc")                                                                          \
@@ -160,3 +161,4 @@ RUN(edge)
 RUN(credit)
 RUN(grant)
 RUN(bucket)
+RUN(arrivals)

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Telemetry of a port: a tcx egress program at the tail of the chain, behind the laws. It changes no packet and always
+// returns TCX_NEXT. It counts the packets that the laws pass to the queue. A packet that a law drops does not reach it.
+//
+// One instance runs on each port; its port is a constant (mark.bpf.c says why). All ports share the table of connections,
+// because both directions of a connection decide about its arrivals, and they leave by different ports.
+//
+// The table evicts the least recently used connection. Its entries are written without a lock: if two packets of one
+// connection leave on two CPUs at the same moment, an arrival may be counted twice or not at all. All other counts are atomic.
+#include "telemetry.h"
+#include <bpf/bpf_helpers.h>
+#include "../../core/arrivals.h"
+#include "../lib/counts.h"
+#include "../lib/frame.h"
+#include "../lib/segment.h"
+
+char _license[] SEC("license") = WEIR_LICENSE;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TELEMETRY_PORTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct port_counts);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TELEMETRY_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, struct arrivals_flow);
+} flows SEC(".maps");
+
+struct address {
+	__u32 word[4];
+};
+
+// The VM that has a source address.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TELEMETRY_SOURCES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address);
+	__type(value, __u32);
+} sources SEC(".maps");
+
+const volatile __u32 port_id = 0;
+const volatile __u32 collect = COLLECT_MARKS | COLLECT_ARRIVALS; // enum telemetry_collect
+const volatile __u64 idle_ns = 20000000;
+
+#define COUNT(p, n) ((void)__sync_fetch_and_add(p, n))
+
+#ifndef TELEMETRY_BACKLOG
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+
+// Returns the bytes in the queue of the device that ctx leaves by, without ctx itself.
+static __always_inline __u32 telemetry_backlog(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	struct Qdisc *root = skb->dev->qdisc;
+
+	return root ? root->qstats.backlog : 0;
+}
+#define TELEMETRY_BACKLOG(ctx) telemetry_backlog(ctx)
+#endif
+
+// Raises *most to bytes. Each failed try means that another CPU has raised it, so a few tries are enough.
+static __always_inline void raise(__u32 *most, __u32 bytes)
+{
+	for (int i = 0; i < 8; i++) {
+		__u32 old = *(volatile __u32 *)most;
+
+		if (bytes <= old || __sync_val_compare_and_swap(most, old, bytes) == old)
+			return;
+	}
+}
+
+// Reads the source and the destination address of an IP packet. Returns 0 if the packet is too short.
+static __always_inline int addresses(struct __sk_buff *ctx, const struct frame *f, __u32 *source, __u32 *destination)
+{
+	__u32 word[8];
+
+	if (f->kind == FRAME_IPV6) {
+		if (bpf_skb_load_bytes(ctx, f->l3 + 8, word, 32))
+			return 0;
+		for (int i = 0; i < 4; i++) {
+			source[i] = word[i];
+			destination[i] = word[4 + i];
+		}
+		return 1;
+	}
+	if (bpf_skb_load_bytes(ctx, f->l3 + 12, word, 8))
+		return 0;
+	source[0] = source[1] = destination[0] = destination[1] = 0;
+	source[2] = destination[2] = bpf_htonl(0xffff);
+	source[3] = word[0];
+	destination[3] = word[1];
+	return 1;
+}
+
+// Counts marked packets of a VM.
+static __always_inline void count_vm(struct half *h, __u32 vm, __u64 packets)
+{
+	for (__u32 i = 0; i < TELEMETRY_VMS; i++) {
+		struct vm_marks *m = &h->by_vm[(vm + i) & (TELEMETRY_VMS - 1)];
+		__u32 has = *(volatile __u32 *)&m->vm;
+
+		if (!has) {
+			has = __sync_val_compare_and_swap(&m->vm, 0, vm);
+			if (!has) {
+				COUNT(&h->vms, 1);
+				has = vm;
+			}
+		}
+		if (has == vm) {
+			COUNT(&m->packets, (__u32)packets);
+			return;
+		}
+	}
+	COUNT(&h->ce_rest, packets);
+}
+
+// Counts packets with CE, by the VM that sent them. A function of its own, so that the verifier checks it once.
+__noinline int count_marks(struct __sk_buff *ctx, struct half *h, const struct frame *f)
+{
+	struct address source, destination;
+	__u64 packets;
+	__u32 *vm;
+
+	if (!h || !f)
+		return 0;
+	packets = packets_of(ctx);
+	COUNT(&h->ce, packets);
+	if (!addresses(ctx, f, source.word, destination.word))
+		return 0;
+	vm = bpf_map_lookup_elem(&sources, &source);
+	if (vm && *vm)
+		count_vm(h, *vm, packets);
+	else
+		COUNT(&h->ce_unknown, packets);
+	return 0;
+}
+
+static __always_inline __u32 pair_hash(const __u32 *source, const __u32 *destination)
+{
+	__u32 hash = 0x9e3779b9;
+
+	for (int i = 0; i < 4; i++) {
+		hash = (hash ^ source[i]) * 0x85ebca6b;
+		hash ^= hash >> 15;
+		hash = (hash ^ destination[i]) * 0xc2b2ae35;
+		hash ^= hash >> 13;
+	}
+	return hash | 1;
+}
+
+static __always_inline int same_pair(const struct pair *p, const __u32 *source, const __u32 *destination)
+{
+	for (int i = 0; i < 4; i++)
+		if (p->source[i] != source[i] || p->destination[i] != destination[i])
+			return 0;
+	return 1;
+}
+
+// Notes the pair of an arrival. Two CPUs that note a new pair at the same moment may note it twice.
+static __always_inline void note_pair(struct half *h, const __u32 *source, const __u32 *destination, __u32 kinds)
+{
+	__u32 hash = pair_hash(source, destination);
+
+	for (__u32 i = 0; i < TELEMETRY_PROBES; i++) {
+		struct pair *p = &h->pair[(hash >> 1 ^ i) & (TELEMETRY_PAIRS - 1)];
+		__u32 has = *(volatile __u32 *)&p->hash;
+
+		if (!has && !__sync_val_compare_and_swap(&p->hash, 0, hash)) {
+			for (int n = 0; n < 4; n++) {
+				p->source[n] = source[n];
+				p->destination[n] = destination[n];
+			}
+			p->kinds = kinds;
+			COUNT(&h->pairs, 1);
+			return;
+		}
+		if (has == hash && same_pair(p, source, destination)) {
+			if ((p->kinds & kinds) != kinds)
+				__sync_fetch_and_or(&p->kinds, kinds);
+			return;
+		}
+	}
+	COUNT(&h->pairs_rest, 1);
+}
+
+static __always_inline void count_kinds(struct half *h, __u32 kinds)
+{
+	if (kinds & ARRIVAL_SYN)
+		COUNT(&h->syn, 1);
+	if (kinds & ARRIVAL_SYN_ACK)
+		COUNT(&h->syn_ack, 1);
+	if (kinds & ARRIVAL_FIN)
+		COUNT(&h->fin, 1);
+	if (kinds & ARRIVAL_RST)
+		COUNT(&h->rst, 1);
+	if (kinds & ARRIVAL_RESUME)
+		COUNT(&h->resume, 1);
+	if (kinds & ARRIVAL_FOUND)
+		COUNT(&h->found, 1);
+	if (kinds & ARRIVAL_REQUEST)
+		COUNT(&h->request, 1);
+}
+
+// Returns what a segment is: a sum of enum arrival.
+static __always_inline __u32 arrival_of(const struct segment *s)
+{
+	struct arrivals_config config = {.idle_ns = idle_ns};
+	struct arrivals_packet p = {.seq = s->seq, .ack = s->ack, .payload = s->payload, .flags = s->flags, .side = s->side};
+	struct arrivals_flow *flow, fresh = {};
+	__u32 kinds;
+
+	p.now_ns = bpf_ktime_get_ns();
+	flow = bpf_map_lookup_elem(&flows, &s->key);
+	if (flow)
+		return arrivals_see(&config, flow, &p);
+	kinds = arrivals_see(&config, &fresh, &p);
+	bpf_map_update_elem(&flows, &s->key, &fresh, BPF_NOEXIST);
+	return kinds;
+}
+
+#define BEGINS (ARRIVAL_SYN | ARRIVAL_SYN_ACK | ARRIVAL_RESUME | ARRIVAL_FOUND | ARRIVAL_REQUEST)
+
+// Counts the arrivals of a packet. A function of its own, so that the verifier checks it once.
+__noinline int count_arrivals(struct __sk_buff *ctx, struct half *h, const struct frame *f)
+{
+	struct segment s = {};
+	struct address source, destination;
+	__u32 kinds;
+
+	if (!h || !f || segment_read(ctx, &s) != SEGMENT_TCP || !arrivals_matter(s.payload, s.flags))
+		return 0;
+	kinds = arrival_of(&s);
+	if (!kinds)
+		return 0;
+	count_kinds(h, kinds);
+	if (kinds & BEGINS && addresses(ctx, f, source.word, destination.word))
+		note_pair(h, source.word, destination.word, kinds & BEGINS);
+	return 0;
+}
+
+SEC("tcx/egress")
+int weir_telemetry(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct port_counts *p = bpf_map_lookup_elem(&ports, &id);
+	struct frame f = {};
+	struct half *h;
+
+	if (!p)
+		return TCX_NEXT;
+	h = __sync_fetch_and_add(&p->word, 1) >> TELEMETRY_HALF_SHIFT ? &p->half[1] : &p->half[0];
+	raise(&h->peak_bytes, TELEMETRY_BACKLOG(ctx));
+	COUNT(&h->packets, packets_of(ctx));
+	COUNT(&h->bytes, ctx->wire_len);
+	if (collect) {
+		frame_read(ctx, &f);
+		if (f.kind == FRAME_IPV4 || f.kind == FRAME_IPV6) {
+			if (collect & COLLECT_MARKS && f.ecn == FRAME_ECN_CE)
+				count_marks(ctx, h, &f);
+			if (collect & COLLECT_ARRIVALS)
+				count_arrivals(ctx, h, &f);
+		}
+	}
+	COUNT(&h->done, 1);
+	return TCX_NEXT;
+}

@@ -1,0 +1,141 @@
+package telemetry_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath/internal/frames"
+	"weir/datapath/telemetry"
+	"weir/datapath/testnet"
+	"weir/internal/testseed"
+	"weir/law"
+)
+
+// Four threads send packets while readings happen at random moments. Every packet is in exactly one reading with everything
+// that was counted of it: packets, bytes, marks and their VMs, SYNs and their pairs. Within a reading the counts belong to the
+// same packets. TEST_RUN can be preempted in the middle of the program, which a port cannot: so late halves occur here.
+func TestTelemetry_EachPacketIsInOneReading(t *testing.T) {
+	const senders, each, burst = 4, 400, 50
+	seed := testseed.Seed(t)
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1 << 20, NoIPv6: true})
+	tel := attachTo(t, telemetry.Config{Signals: allSignals}, telemetry.Port{PortRef: p.Port})
+	program := tel.Program(0)
+	source := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i)}) }
+	for i := range senders {
+		if err := tel.SetSource(source(i), law.VM(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	var running atomic.Int32
+	running.Store(senders)
+	errs := make(chan error, senders)
+	for i := range senders {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer running.Add(-1)
+			for n := range each {
+				s := frames.Segment{}
+				s.From, s.To, s.TOS, s.Flags = source(i), netip.AddrFrom4([4]byte{11, byte(i), byte(n >> 8), byte(n)}), 3, frames.SYN
+				s.FromPort, s.ToPort = uint16(1000+n), 80
+				in := s.Append(nil)
+				o := ebpf.RunOptions{Data: in, Context: context(len(in), 0), Repeat: burst}
+				if _, err := program.Run(&o); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	var sum total
+	var reading telemetry.Reading
+	readings, spin := 0, uint64(0)
+	for running.Load() > 0 {
+		for range r.IntN(2000) {
+			spin++
+		}
+		read(t, tel, &reading)
+		readings++
+		one := &reading.Telemetry.Ports[0]
+		if one.Marks.Packets != one.Packets || one.Bytes != one.Packets*54 {
+			t.Fatalf("reading %d is torn: %+v", readings, one)
+		}
+		sum.add(&reading, 0)
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		t.Fatal(err)
+	}
+	// The half that counts now, and one that was late.
+	for range 3 {
+		read(t, tel, &reading)
+		sum.add(&reading, 0)
+	}
+	const packets = senders * each * burst
+	if sum.Packets != packets || sum.Marks.Packets != packets || sum.Bytes != packets*54 || sum.SYN != senders*each {
+		t.Errorf("%d packets, %d marks, %d bytes, %d SYN in %d readings, want %d packets and %d SYN", sum.Packets, sum.Marks.Packets, sum.Bytes, sum.SYN, readings, packets, senders*each)
+	}
+	for i := range senders {
+		if got := sum.byVM[law.VM(i+1)]; got != each*burst {
+			t.Errorf("%d marks of VM %d, want %d", got, i+1, each*burst)
+		}
+	}
+	if sum.pairs+sum.rest != senders*each || sum.Marks.Unknown+sum.Marks.Rest != 0 {
+		t.Errorf("%d pairs and %d more, want %d: %+v", sum.pairs, sum.rest, senders*each, sum.Marks)
+	}
+	if readings < 100 {
+		t.Errorf("only %d readings while packets were sent", readings)
+	}
+	t.Logf("%d packets in %d readings, %d late", packets, readings, tel.Late())
+}
+
+// A port that sends nothing more still reports how its backlog drains, down to 0; then it is quiet.
+func TestTelemetry_QuietPortDrains(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 2e6, Limit: 1 << 20, NoIPv6: true})
+	tel := attachTo(t, telemetry.Config{}, telemetry.Port{PortRef: p.Port})
+	udp := p.NewUDP(t, testnet.ReceiverIPv4, 0)
+	udp.Send(t, 30, 1000)
+	var reading telemetry.Reading
+	seen, levels := uint64(0), map[uint64]bool{}
+	testnet.Until(t, "all packets are offered", func() bool {
+		read(t, tel, &reading)
+		seen += reading.Telemetry.Ports[0].Packets
+		return seen >= 30
+	})
+	testnet.Until(t, "the queue is empty", func() bool {
+		read(t, tel, &reading)
+		one := &reading.Telemetry.Ports[0]
+		levels[one.BacklogBytes] = true
+		return one.BacklogBytes == 0
+	})
+	if len(levels) < 5 {
+		t.Errorf("the backlog was only seen at %v", levels)
+	}
+	testnet.Until(t, "the port is quiet", func() bool {
+		read(t, tel, &reading)
+		return reading.Telemetry.Ports[0].Quiet()
+	})
+	if len(reading.Arrivals.Ports[0].Pairs) != 0 || reading.Arrivals.Ports[0].Counts.SYN != 0 {
+		t.Errorf("arrivals at a quiet port: %+v", reading.Arrivals.Ports[0])
+	}
+}
+
+// A reading allocates nothing.
+func TestTelemetry_ReadDoesNotAllocate(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1 << 20})
+	tel := attachTo(t, telemetry.Config{Signals: allSignals}, telemetry.Port{PortRef: p.Port})
+	var reading telemetry.Reading
+	read(t, tel, &reading)
+	p.Transfer(t, testnet.ReceiverIPv4, "reno", 5, 20_000)
+	if n := testing.AllocsPerRun(100, func() { read(t, tel, &reading) }); n != 0 {
+		t.Errorf("%g allocations a reading", n)
+	}
+}

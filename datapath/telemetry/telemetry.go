@@ -1,0 +1,191 @@
+// Package telemetry loads the telemetry program, attaches it to a switch's ports and reads what they counted. The program is
+// bpf/telemetry/telemetry.bpf.c; core/arrivals.h decides which packets are arrivals.
+//
+//	telemetry.go  attach, detach, configured sources
+//	read.go       readings
+//	half.go       the memory that the program and this package share
+//	queue.go      counters of queue disciplines, many ports a system call
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
+	"weir/law"
+)
+
+// DefaultIdle is the Idle of a Config that has none: longer than the RTT of a data centre, shorter than the time between two
+// requests of most applications.
+const DefaultIdle = 20 * time.Millisecond
+
+// Limits of bpf/telemetry/telemetry.h.
+const (
+	maxPorts   = 1024
+	maxSources = 16384
+)
+
+// Config is the configuration of telemetry on a switch.
+type Config struct {
+	Switch law.Switch    // in the events
+	Idle   time.Duration // a flow without data for so long is idle; more than the RTT. 0: DefaultIdle
+	// Signals are what laws ask for (law.Spec): Marks and Arrivals are collected only for laws that do. Backlog and Drops cost
+	// nothing for each packet, so they are always read.
+	Signals []law.Signal
+}
+
+// Port is a port with its number in the events.
+type Port struct {
+	attach.PortRef
+	N uint32
+}
+
+// Telemetry is the program attached to some ports. Its methods must not run at the same time.
+type Telemetry struct {
+	config  Config
+	objects kernelMaps
+	shared  *shared
+	ports   []*port
+	queues  []*queues // one for each network namespace
+	last    uint64    // time of the last reading, ns
+	late    uint64
+	marks   bool
+	arrives bool
+}
+
+// port is one port of a Telemetry.
+type port struct {
+	Port
+	id      uint32
+	program *ebpf.Program
+	link    link.Link // kept here: the garbage collector would close it, which detaches the program
+	queue   *queue
+	counts  portState
+}
+
+// Attach puts the program at the tail of each port's egress chain: laws must be attached before, or at the head. Errors name
+// the port; they can be *attach.NoQueue, *attach.MissingFeature or attach.ErrPermission. After an error nothing stays attached.
+func Attach(ports []Port, c Config) (*Telemetry, error) {
+	if len(ports) > maxPorts {
+		return nil, fmt.Errorf("telemetry: %d ports: at most %d", len(ports), maxPorts)
+	}
+	if c.Idle == 0 {
+		c.Idle = DefaultIdle
+	}
+	if c.Idle < 0 {
+		return nil, fmt.Errorf("telemetry: idle time %v: it must not be negative", c.Idle)
+	}
+	if err := attach.CheckAll(attach.QueueProbes()); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	t := &Telemetry{config: c, last: attach.MonotonicNs()}
+	for _, s := range c.Signals {
+		t.marks = t.marks || s == law.Marks
+		t.arrives = t.arrives || s == law.Arrivals
+	}
+	if err := t.attachAll(ports); err != nil {
+		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), t.Close())
+	}
+	return t, nil
+}
+
+func (t *Telemetry) attachAll(ports []Port) error {
+	spec, err := loadKernel()
+	if err != nil {
+		return fmt.Errorf("read the embedded program: %w", err)
+	}
+	if err := attach.SetRandomDigestKey(spec); err != nil {
+		return err
+	}
+	// Only as many ports as there are: each takes 10 KB.
+	spec.Maps[kernelMapPorts].MaxEntries = uint32(max(1, len(ports)))
+	if err := spec.LoadAndAssign(&t.objects, nil); err != nil {
+		return fmt.Errorf("create tables: %w", err)
+	}
+	if t.shared, err = mapShared(t.objects.Ports, max(1, len(ports))); err != nil {
+		return err
+	}
+	kernel := btf.NewCache()
+	for i, p := range ports {
+		if err := t.attach(spec, kernel, p, uint32(i)); err != nil {
+			return fmt.Errorf("attach to %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+func (t *Telemetry) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, ref Port, id uint32) error {
+	if _, err := ref.QueueWithBacklog(); err != nil {
+		return err
+	}
+	p := &port{Port: ref, id: id}
+	t.ports = append(t.ports, p)
+	if err := t.addQueue(p); err != nil {
+		return err
+	}
+	var collect uint32
+	if t.marks {
+		collect |= collectMarks
+	}
+	if t.arrives {
+		collect |= collectArrivals
+	}
+	spec = spec.Copy()
+	err := errors.Join(spec.Variables[kernelVarPortId].Set(id), spec.Variables[kernelVarCollect].Set(collect),
+		spec.Variables[kernelVarIdleNs].Set(uint64(t.config.Idle)))
+	if err != nil {
+		return err
+	}
+	var programs kernelPrograms
+	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{Cache: kernel, MapReplacements: map[string]*ebpf.Map{
+		kernelMapPorts: t.objects.Ports, kernelMapFlows: t.objects.Flows, kernelMapSources: t.objects.Sources,
+	}})
+	if err != nil {
+		return fmt.Errorf("load program weir_telemetry: %w", err)
+	}
+	p.program = programs.WeirTelemetry
+	p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Tail())
+	return err
+}
+
+// SetSource has the marks of packets with this source address counted for a VM. VM 0 removes the address. At most 16384
+// addresses can be set.
+func (t *Telemetry) SetSource(a netip.Addr, vm law.VM) error {
+	key := addressKey(a)
+	if vm == 0 {
+		if err := t.objects.Sources.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("telemetry: remove source %v: %w", a, err)
+		}
+		return nil
+	}
+	if err := t.objects.Sources.Put(key, uint32(vm)); err != nil {
+		return fmt.Errorf("telemetry: source %v of VM %d (at most %d addresses): %w", a, vm, maxSources, err)
+	}
+	return nil
+}
+
+// Close detaches the program from every port. It ignores ports whose device is gone.
+func (t *Telemetry) Close() error {
+	var errs []error
+	for _, p := range t.ports {
+		if p.link != nil {
+			errs = append(errs, p.link.Close())
+		}
+		errs = append(errs, p.program.Close())
+	}
+	for _, q := range t.queues {
+		errs = append(errs, q.close())
+	}
+	errs = append(errs, t.shared.close(), t.objects.Close())
+	t.ports, t.queues, t.shared, t.objects = nil, nil, nil, kernelMaps{}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("detach telemetry: %w", err)
+	}
+	return nil
+}

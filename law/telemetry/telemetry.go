@@ -1,0 +1,113 @@
+// Package telemetry has the events that a switch sends to laws each period: what its ports counted, and which connections
+// arrived there. A switch's agent and the simulator make the same events.
+//
+// All events are pointers. They and the memory they point at are borrowed: valid until Step returns.
+package telemetry
+
+import (
+	"net/netip"
+	"time"
+
+	"weir/law"
+)
+
+// Limits of an event, for each port and period.
+const (
+	MaxVMs   = 64 // VMs whose marks are counted apart
+	MaxPairs = 64 // pairs of addresses that are listed
+)
+
+// Telemetry is what the ports of a switch counted since the reading before. Packets count as on the wire.
+type Telemetry struct {
+	At    law.Switch
+	T     time.Duration // since the reading before
+	Ports []Port
+}
+
+// Port is what one port counted. A law that drops packets at the port does so before they are counted here.
+type Port struct {
+	N            uint32 // the switch's number of the port
+	BacklogBytes uint64 // in the queue at the reading
+	PeakBytes    uint64 // the largest backlog that a packet found since the reading before, or that of the reading
+	Packets      uint64 // offered to the queue
+	Bytes        uint64 // of them, as the queue counts them: with Ethernet headers
+	SentBytes    uint64 // by the queue
+	Drops        uint64 // by the queue, packets
+	Marks        Marks
+}
+
+// Marks are packets with CE that were offered to the queue. They include packets that another switch has marked before.
+type Marks struct {
+	Packets uint64    // all
+	ByVM    []VMMarks // by the VM that sent them, in no order; at most MaxVMs
+	Unknown uint64    // those from addresses of no configured VM
+	Rest    uint64    // those of further VMs
+}
+
+// VMMarks are the marked packets of a VM.
+type VMMarks struct {
+	VM      law.VM
+	Packets uint64
+}
+
+// Quiet reports whether nothing happened at the port: no packet was offered or left, and none waits.
+func (p *Port) Quiet() bool {
+	return p.Packets == 0 && p.SentBytes == 0 && p.Drops == 0 && p.BacklogBytes == 0
+}
+
+// Arrivals is what began and ended at the ports of a switch since the reading before. datapath/core/arrivals.h specifies the
+// kinds.
+type Arrivals struct {
+	At    law.Switch
+	T     time.Duration // since the reading before
+	Ports []PortArrivals
+}
+
+// Kind is a kind of arrival, one bit each. The values are those of datapath/core/arrivals.h.
+type Kind uint32
+
+// The kinds.
+const (
+	SYN     Kind = 1 << iota
+	SYNACK       // a SYN with ACK
+	FIN          // the first of an end
+	RST          // the first of a connection
+	Resume       // a flow that was idle sends again
+	Found        // data of a flow that the switch did not know: older than the table of flows, or evicted
+	Request      // data of the connection's opener, in a new turn, to an end that has nothing in flight
+)
+
+// Kinds is the number of kinds.
+const Kinds = 7
+
+// PortArrivals is what began and ended at one port.
+type PortArrivals struct {
+	N      uint32
+	Counts Counts
+	Pairs  []Pair // of SYN, SYNACK, Resume, Found and Request, in no order; at most MaxPairs
+	Rest   uint64 // arrivals of further pairs
+}
+
+// Counts are numbers of arrivals.
+type Counts struct{ SYN, SYNACK, FIN, RST, Resume, Found, Request uint64 }
+
+// Add adds n arrivals of each kind in k.
+func (c *Counts) Add(k Kind, n uint64) {
+	for i, count := range []*uint64{&c.SYN, &c.SYNACK, &c.FIN, &c.RST, &c.Resume, &c.Found, &c.Request} {
+		if k>>i&1 != 0 {
+			*count += n
+		}
+	}
+}
+
+// Pair is the addresses of arrivals at a port, and which kinds they were. A pair can be listed twice.
+type Pair struct {
+	Source, Destination netip.Addr
+	Kinds               Kind
+}
+
+// LawEvent makes it an Event.
+func (*Telemetry) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*Arrivals) LawEvent() {}
