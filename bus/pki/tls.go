@@ -1,0 +1,99 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Errors of [Keys.Verify], in addition to those of x509.
+var (
+	ErrRevoked = errors.New("the certificate is revoked")
+	ErrRole    = errors.New("the certificate is for another role")
+)
+
+// ServerTLS returns the configuration of a server of the bus: TLS 1.3, and the client must show a valid certificate of one of
+// the roles. rejected, unless nil, gets each certificate that was refused with the reason.
+func (k *Keys) ServerTLS(rejected func(*x509.Certificate, error), roles ...Role) *tls.Config {
+	config := func() *tls.Config {
+		return &tls.Config{
+			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, ClientCAs: k.current().pool,
+			SessionTicketsDisabled: true, // so that a certificate is verified each time
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				own := k.current().own
+				return &own, nil
+			},
+			// Verify does what tls.RequireAndVerifyClientCert would do. Here a failure can be counted with its reason.
+			VerifyConnection: func(s tls.ConnectionState) error {
+				_, err := k.verify(s.PeerCertificates, x509.ExtKeyUsageClientAuth, roles)
+				if err != nil && rejected != nil {
+					rejected(s.PeerCertificates[0], err)
+				}
+				return err
+			},
+		}
+	}
+	outer := config()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return config(), nil }
+	return outer
+}
+
+// ClientTLS returns the configuration for connecting to a server of the bus: TLS 1.3, and the server must have a valid
+// certificate of role bus. The caller sets RootCAs from [Keys.Roots] and ServerName for each connection.
+func (k *Keys) ClientTLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			_, err := k.verify(s.PeerCertificates, x509.ExtKeyUsageServerAuth, []Role{Bus})
+			return err
+		},
+	}
+}
+
+// Own returns the peer's certificate of now.
+func (k *Keys) Own() (tls.Certificate, error) { return k.current().own, nil }
+
+// Roots returns the trusted CAs of now.
+func (k *Keys) Roots() (*x509.CertPool, error) { return k.current().pool, nil }
+
+// Verify checks the certificate of a connected client again: its CA, times, role, and whether it is revoked.
+func (k *Keys) Verify(leaf *x509.Certificate, roles ...Role) error {
+	_, err := k.verify([]*x509.Certificate{leaf}, x509.ExtKeyUsageClientAuth, roles)
+	return err
+}
+
+func (k *Keys) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, roles []Role) (*x509.Certificate, error) {
+	if len(chain) == 0 {
+		return nil, errors.New("the peer has no certificate")
+	}
+	leaf, l := chain[0], k.current()
+	// Our CA signs leaves only, so a chain with another certificate between is not ours.
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: l.pool, CurrentTime: k.now(), KeyUsages: []x509.ExtKeyUsage{usage}})
+	if err != nil {
+		return nil, err
+	}
+	id, err := IdentityOf(leaf)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.revoked[leaf.SerialNumber.Text(16)]:
+		return nil, fmt.Errorf("%v, serial number %s: %w", id, leaf.SerialNumber.Text(16), ErrRevoked)
+	case !slices.Contains(roles, id.Role):
+		return nil, fmt.Errorf("%v, want one of %v: %w", id, roles, ErrRole)
+	}
+	return leaf, nil
+}
+
+// PeerTLS returns the configuration of both ends of a connection between servers of the bus. Any server of the bus is
+// accepted under any name.
+func (k *Keys) PeerTLS(rejected func(*x509.Certificate, error)) *tls.Config {
+	c := k.ServerTLS(rejected, Bus)
+	c.InsecureSkipVerify = true // VerifyConnection checks, with the CAs of now
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		own, err := k.Own()
+		return &own, err
+	}
+	return c
+}
