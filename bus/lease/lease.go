@@ -212,6 +212,7 @@ func allSources() []func(*Machine, *bucket) uint64 {
 		func(_ *Machine, b *bucket) uint64 { return b.record.Term },
 		func(m *Machine, _ *bucket) uint64 { return m.cfg.Term },
 		func(_ *Machine, b *bucket) uint64 { return b.reported },
+		func(_ *Machine, b *bucket) uint64 { return b.highest },
 	}
 }
 

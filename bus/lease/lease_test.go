@@ -59,9 +59,9 @@ func failures(seed uint64, n int, m mutant) (played int, first string, sum map[R
 
 // No agent obeys two controllers in a term, nor an older one after a newer; and control returns after the faults.
 func TestHistories(t *testing.T) {
-	n := 1000
+	n := 400
 	if testing.Short() {
-		n = 100
+		n = 40
 	}
 	played, first, sum := failures(testseed.Seed(t), n, mutant{})
 	if first != "" {
@@ -87,6 +87,7 @@ var mutants = []mutant{
 	{name: "a new term ignores the record", source: 1},
 	{name: "a new term ignores the file", source: 2},
 	{name: "a new term ignores the agents", source: 3},
+	{name: "a new term ignores the heartbeats", source: 4},
 	{name: "the store does not compare", blindCAS: true},
 	{name: "a holder ignores higher terms of others", deafHeard: true},
 	{name: "a holder ignores what agents report", noRaise: true},

@@ -17,27 +17,23 @@ var (
 // ServerTLS returns the configuration of a server of the bus: TLS 1.3, and the client must show a valid certificate of one of
 // the roles. rejected, unless nil, gets each certificate that was refused with the reason.
 func (k *Keys) ServerTLS(rejected func(*x509.Certificate, error), roles ...Role) *tls.Config {
-	config := func() *tls.Config {
-		return &tls.Config{
-			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert, ClientCAs: k.current().pool,
-			SessionTicketsDisabled: true, // so that a certificate is verified each time
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				own := k.current().own
-				return &own, nil
-			},
-			// Verify does what tls.RequireAndVerifyClientCert would do. Here a failure can be counted with its reason.
-			VerifyConnection: func(s tls.ConnectionState) error {
-				_, err := k.verify(s.PeerCertificates, x509.ExtKeyUsageClientAuth, roles)
-				if err != nil && rejected != nil {
-					rejected(s.PeerCertificates[0], err)
-				}
-				return err
-			},
-		}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
+		// No ClientCAs: with a list of CAs a client that has a certificate of another one sends none, and the reason is lost.
+		SessionTicketsDisabled: true, // so that a certificate is verified each time
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			own := k.current().own
+			return &own, nil
+		},
+		// Verify does what tls.RequireAndVerifyClientCert would do. Here a failure can be counted with its reason.
+		VerifyConnection: func(s tls.ConnectionState) error {
+			_, err := k.verify(s.PeerCertificates, x509.ExtKeyUsageClientAuth, roles)
+			if err != nil && rejected != nil {
+				rejected(s.PeerCertificates[0], err)
+			}
+			return err
+		},
 	}
-	outer := config()
-	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return config(), nil }
-	return outer
 }
 
 // ClientTLS returns the configuration for connecting to a server of the bus: TLS 1.3, and the server must have a valid
