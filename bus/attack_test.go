@@ -251,7 +251,7 @@ func TestAttack_SlowConsumer(t *testing.T) {
 	}
 }
 
-// Certificates are renewed at work: new ones for client and server, then a new CA with both accepted, then without the old one.
+// Certificates are renewed while connected: new ones for client and server, then a new CA with both accepted, then without the old one.
 func TestRotation(t *testing.T) {
 	k := newKit(t)
 	s := k.server(nil)

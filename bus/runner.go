@@ -24,7 +24,7 @@ type RunnerConfig struct {
 	// control.
 	Alone    bool
 	Replicas int // of the store, 1 without a cluster
-	// Changed is called after a bucket began or ended to be held. It must return soon.
+	// Changed is called after this controller got or gave up a bucket. It must return soon.
 	Changed func(bucket int, term uint64, holds bool)
 	// Events gets the events of all agents, also of other controllers' buckets.
 	Events func(agent string, e *weirv1.Events)
@@ -45,7 +45,7 @@ type Runner struct {
 	calls   sync.WaitGroup
 
 	mu       sync.Mutex // guards terms, sequence, and the order of commands
-	terms    []uint64   // by bucket; 0: not held
+	terms    []uint64   // by bucket; 0: another controller's
 	agents   map[string]bool
 	sequence uint64
 	beacons  uint64
@@ -267,7 +267,7 @@ func (r *Runner) set(bucket int, term uint64, holds bool) {
 	}
 	r.mu.Unlock()
 	if holds {
-		r.control.conn.log.Info("a bucket is held", "bucket", bucket, "term", term)
+		r.control.conn.log.Info("this controller commands a bucket", "bucket", bucket, "term", term)
 	}
 	if r.cfg.Changed != nil {
 		r.cfg.Changed(bucket, term, holds)

@@ -6,7 +6,7 @@
 //	fence.go    the agent's side
 //
 // A bucket is a part of the agents. A record in a key-value store has its owner and term, and changes by compare-and-set. The
-// owner sends heartbeats beside the store, so it continues without the store. A bucket without a heartbeat for Silence is
+// owner's heartbeats do not pass through the store, so it continues without the store. A bucket without a heartbeat for Silence is
 // taken over: a higher term is stored, written to the record, announced to the agents, and then used.
 //
 // Leases alone do not keep two controllers from commanding one agent. A Fence in each agent does.
@@ -102,7 +102,7 @@ type Order interface{ order() }
 
 // The orders.
 type (
-	// Beacon: send a heartbeat with the buckets that are held.
+	// Beacon: send a heartbeat with the buckets of this controller.
 	Beacon struct{ Held []Held }
 	// Ask: read the bucket's record. There may be no answer.
 	Ask struct{ Bucket int }

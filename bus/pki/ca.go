@@ -323,3 +323,27 @@ func serial() (*big.Int, error) {
 	}
 	return n.SetBit(n, 126, 1), nil
 }
+
+// Valid returns the identities that have a certificate which is neither expired nor revoked, and none that is revoked and not
+// expired: a server without a list of revoked certificates could not distinguish the two.
+func (ca *CA) Valid() ([]Identity, error) {
+	list, err := ca.Issued()
+	if err != nil {
+		return nil, err
+	}
+	revoked := map[string]bool{}
+	for _, i := range list {
+		revoked[i.Identity] = revoked[i.Identity] || i.Revoked
+	}
+	var out []Identity
+	for _, i := range list {
+		id, err := ParseIdentity(i.Identity)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", ca.path("issued.json"), err)
+		}
+		if !revoked[i.Identity] && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
