@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"bufio"
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"strings"
@@ -325,4 +327,44 @@ func TestRotation_ExpiresAtWork(t *testing.T) {
 	c := k.dial(k.enrolBy(k.ca, "agent/sw1", 3*time.Second), s.URL())
 	until(t, "end of the connection", func() bool { return !c.Connected() })
 	until(t, "refusal of the next one", func() bool { return s.Counts()["expired"] > 0 })
+}
+
+// A client of its own making, on a real certificate, gets around the checks of the library and not around those of the server:
+// a long message, and another name than that of the certificate.
+func TestAttack_RawClient(t *testing.T) {
+	k := newKit(t)
+	s := k.server(nil)
+	keys, err := pki.Load(k.enrol("agent/sw1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, _ := keys.Own()
+	config := keys.ClientTLS()
+	config.Certificates, config.ServerName = []tls.Certificate{own}, "127.0.0.1"
+	config.RootCAs, _ = keys.Roots()
+	for _, row := range []struct{ sent, want string }{
+		{"PUB weir.v1.tel.sw1 200000\r\n", "Maximum Payload Violation"},
+		{"PUB weir.v1.cmd.sw1 1\r\nx\r\n", "Permissions Violation for Publish"},
+		{"SUB weir.v1.tel.* 1\r\n", "Permissions Violation for Subscription"},
+		{"PUB " + strings.Repeat("a", 2*MaxControlLine) + " 1\r\nx\r\n", "Maximum Control Line Exceeded"},
+	} {
+		conn, err := tls.Dial("tcp", s.nats.Addr().String(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("CONNECT {\"verbose\":false,\"user\":\"controller/c1\",\"name\":\"controller/c1\"}\r\n" + row.sent + "PING\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		lines, found := bufio.NewScanner(conn), false
+		for !found && lines.Scan() {
+			found = strings.Contains(lines.Text(), row.want)
+		}
+		if !found {
+			t.Errorf("%.40q: no %q: %v", row.sent, row.want, lines.Err())
+		}
+		_ = conn.Close()
+	}
 }
