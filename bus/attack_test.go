@@ -346,7 +346,7 @@ func TestAttack_RawClient(t *testing.T) {
 		{"PUB weir.v1.tel.sw1 200000\r\n", "Maximum Payload Violation"},
 		{"PUB weir.v1.cmd.sw1 1\r\nx\r\n", "Permissions Violation for Publish"},
 		{"SUB weir.v1.tel.* 1\r\n", "Permissions Violation for Subscription"},
-		{"PUB " + strings.Repeat("a", 2*MaxControlLine) + " 1\r\nx\r\n", "Maximum Control Line Exceeded"},
+		{"PUB " + strings.Repeat("a", 2*MaxControlLine) + " 1\r\nx\r\n", "maximum control line exceeded"}, // the connection ends at once, so only the log has the reason
 	} {
 		conn, err := tls.Dial("tcp", s.nats.Addr().String(), config)
 		if err != nil {
@@ -362,7 +362,7 @@ func TestAttack_RawClient(t *testing.T) {
 		for !found && lines.Scan() {
 			found = strings.Contains(lines.Text(), row.want)
 		}
-		if !found {
+		if !found && !k.log.has(row.want) {
 			t.Errorf("%.40q: no %q: %v", row.sent, row.want, lines.Err())
 		}
 		_ = conn.Close()
