@@ -64,7 +64,7 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 	a.fence = lease.NewFence(a.bucket, a.incarnation, seen, cfg.Terms.Save)
 	err = a.conn.role(pki.Agent)
 	if err == nil {
-		err = a.conn.listen(commandPrefix+name, 1024, MaxPending, a.command)
+		err = a.conn.listen(commandPrefix+name, 1024, a.command)
 	}
 	if err != nil {
 		a.conn.Close()

@@ -106,7 +106,7 @@ func TestAttack_OversizedMessage(t *testing.T) {
 	a := k.dial(k.enrol("agent/sw1"), s.URL())
 	got := make(chan *nats.Msg, 10)
 	watch := k.dial(k.enrol("observer/op"), s.URL())
-	if err := watch.listen("weir.v1.>", 10, MaxPending, func(m *nats.Msg) { got <- m }); err != nil {
+	if err := watch.listen("weir.v1.>", 10, func(m *nats.Msg) { got <- m }); err != nil {
 		t.Fatal(err)
 	}
 	flush(t, watch)
@@ -126,7 +126,7 @@ func TestAttack_Flood(t *testing.T) {
 	k := newKit(t)
 	s := k.server(nil)
 	evil := k.dial(k.enrol("agent/evil"), s.URL())
-	good, _ := k.agent(k.enrol("agent/good"), 4, s.URL())
+	good, _ := k.agent(k.enrol("agent/good"), s.URL())
 	c, err := NewControl(ControlConfig{
 		Client: k.client(k.enrol("controller/c1"), s.URL()), Events: func(string, *weirv1.Events) {}, Heartbeat: func(*weirv1.Heartbeat) {},
 	})
@@ -194,7 +194,7 @@ func TestAttack_Flood(t *testing.T) {
 func TestAttack_MalformedCommand(t *testing.T) {
 	k := newKit(t)
 	s := k.server(nil)
-	a, commands := k.agent(k.enrol("agent/sw1"), 4, s.URL())
+	a, commands := k.agent(k.enrol("agent/sw1"), s.URL())
 	c := k.dial(k.enrol("controller/c1"), s.URL())
 	for _, data := range [][]byte{nil, {0xff}, []byte(strings.Repeat("\x3a\x00", 2000)), make([]byte, maxMessage)} {
 		if err := c.nc.Publish("weir.v1.cmd.sw1", data); err != nil {
@@ -238,7 +238,7 @@ func TestAttack_SlowConsumer(t *testing.T) {
 	defer close(hold)
 	until(t, "connection", c.conn.Connected)
 	flush(t, c.conn)
-	a, _ := k.agent(k.enrol("agent/sw1"), 4, s.URL())
+	a, _ := k.agent(k.enrol("agent/sw1"), s.URL())
 	for range 10 { // its events wait; its telemetry does not
 		if err := a.SendEvents(&weirv1.Events{Host: 1}); err != nil {
 			t.Fatal(err)
@@ -257,7 +257,7 @@ func TestAttack_SlowConsumer(t *testing.T) {
 func TestRotation(t *testing.T) {
 	k := newKit(t)
 	s := k.server(nil)
-	a, _ := k.agent(k.enrol("agent/sw1"), 4, s.URL())
+	a, _ := k.agent(k.enrol("agent/sw1"), s.URL())
 	serial := func() string { own, _ := a.conn.keys.Own(); return own.Leaf.SerialNumber.Text(16) }
 	reconnects := func() uint64 { return a.conn.nc.Stats().Reconnects }
 	first, old := serial(), k.enrol("agent/old") // it keeps the certificate of the old CA

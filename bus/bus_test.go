@@ -31,7 +31,7 @@ func (k *kit) runner(files pki.Files, alone bool, replicas int, urls ...string) 
 func TestBus_ReportToCommand(t *testing.T) {
 	k := newKit(t)
 	url := k.server(nil).URL()
-	a, commands := k.agent(k.enrol("agent/sw1"), 4, url)
+	a, commands := k.agent(k.enrol("agent/sw1"), url)
 	r := k.runner(k.enrol("controller/c1"), true, 0, url)
 	defer r.Close()
 	until(t, "lease", func() bool { _, ok := r.Holds("sw1"); return ok })

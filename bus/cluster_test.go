@@ -120,7 +120,7 @@ func TestCluster_Embedded(t *testing.T) {
 	}
 	r := k.runner(k.enrol("controller/c1"), false, 3, urls[0])
 	defer r.Close()
-	a, commands := k.agent(k.enrol("agent/sw0"), 4, urls[2])
+	a, commands := k.agent(k.enrol("agent/sw0"), urls[2])
 	stop := make(chan struct{})
 	defer close(stop)
 	p := &pair{k: k, stop: stop}

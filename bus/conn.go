@@ -148,10 +148,10 @@ func (c *Conn) role(want pki.Role) error {
 }
 
 // listen subscribes f to a subject. It runs f for one message after the other.
-func (c *Conn) listen(subject string, messages, bytes int, f func(*nats.Msg)) error {
+func (c *Conn) listen(subject string, messages int, f func(*nats.Msg)) error {
 	s, err := c.nc.Subscribe(subject, f)
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
-	return s.SetPendingLimits(messages, bytes)
+	return s.SetPendingLimits(messages, MaxPending)
 }

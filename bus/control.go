@@ -33,7 +33,6 @@ type sender struct {
 	limit  *rate.Limiter
 	newest []byte
 	queued bool
-	bad    uint64
 }
 
 func newInbox(log func(agent, reason string, n uint64, err error)) *Inbox {
@@ -180,9 +179,9 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 		cfg.Heartbeat(h)
 	}
 	err = errors.Join(conn.role(pki.Controller),
-		conn.listen(telemetryPrefix+"*", 65536, MaxPending, c.inbox.telemetry),
-		conn.listen(eventsPrefix+"*", 65536, MaxPending, events),
-		conn.listen(controlPrefix+"*", 1024, MaxPending, heartbeat))
+		conn.listen(telemetryPrefix+"*", 65536, c.inbox.telemetry),
+		conn.listen(eventsPrefix+"*", 65536, events),
+		conn.listen(controlPrefix+"*", 1024, heartbeat))
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -190,11 +190,11 @@ type obeyed struct {
 	at      time.Time
 }
 
-func (k *kit) agent(files pki.Files, buckets int, urls ...string) (*Agent, chan obeyed) {
+func (k *kit) agent(files pki.Files, urls ...string) (*Agent, chan obeyed) {
 	k.t.Helper()
 	out := make(chan obeyed, 100000)
 	a, err := NewAgent(AgentConfig{
-		Client: k.client(files, urls...), Buckets: buckets, Terms: TermFile{filepath.Join(k.t.TempDir(), "term")}, Clock: clock,
+		Client: k.client(files, urls...), Buckets: 4, Terms: TermFile{filepath.Join(k.t.TempDir(), "term")}, Clock: clock,
 		Obey: func(c *weirv1.Command, g []law.Grant) { out <- obeyed{c, g, time.Now()} },
 	})
 	if err != nil {

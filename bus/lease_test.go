@@ -50,7 +50,7 @@ func newPair(k *kit, replicas, agents int, urls ...string) *pair {
 		go answer(r, p.stop)
 	}
 	for i := range agents {
-		a, c := k.agent(k.enrol(fmt.Sprint("agent/sw", i)), 4, urls...)
+		a, c := k.agent(k.enrol(fmt.Sprint("agent/sw", i)), urls...)
 		p.agents, p.commands = append(p.agents, a), append(p.commands, c)
 		go p.report(a)
 	}
@@ -187,7 +187,7 @@ func TestRunner_AloneNeedsNoStore(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
 	go answer(r, stop)
-	a, commands := k.agent(k.enrol("agent/sw0"), 4, url)
+	a, commands := k.agent(k.enrol("agent/sw0"), url)
 	p := &pair{k: k, stop: stop}
 	go p.report(a)
 	first := <-commands

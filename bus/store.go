@@ -60,12 +60,17 @@ func (l *leases) read(ctx context.Context, bucket int) (lease.Record, error) {
 	if err != nil {
 		return lease.Record{}, err
 	}
+	return parseRecord(e.Value(), e.Revision()), nil
+}
+
+// parseRecord reads a record. An unusable one has a revision only: it is replaced, and the term then comes from the file and the
+// agents.
+func parseRecord(b []byte, revision uint64) lease.Record {
 	var r leaseRecord
-	if err := json.Unmarshal(e.Value(), &r); err != nil || !weirv1.ValidName(r.Controller) || r.Term > weirv1.MaxTerm {
-		// It is replaced, and the term then comes from the file and the agents.
-		return lease.Record{Revision: e.Revision()}, nil
+	if json.Unmarshal(b, &r) != nil || !weirv1.ValidName(r.Controller) || r.Term > weirv1.MaxTerm {
+		return lease.Record{Revision: revision}
 	}
-	return lease.Record{Holder: lease.Holder{Name: r.Controller, Run: r.Run}, Term: r.Term, Revision: e.Revision()}, nil
+	return lease.Record{Holder: lease.Holder{Name: r.Controller, Run: r.Run}, Term: r.Term, Revision: revision}
 }
 
 // write replaces the record if it still has the revision. ok is false if it has another one.

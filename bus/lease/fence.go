@@ -97,7 +97,8 @@ func when(refused bool, why Reason) Reason {
 	return Obeyed
 }
 
-// NewFence returns the fence of an agent's bucket. store wrote seen last, maybe before a restart. The zero value means that nothing was stored.
+// NewFence returns the fence of an agent's bucket. store wrote seen last, maybe before a restart. The zero value means that nothing
+// was stored.
 // incarnation is in all reports of this run of the agent. store makes a higher term durable before the agent obeys it.
 func NewFence(bucket uint32, incarnation uint64, seen Seen, store func(Seen) error) *Fence {
 	return &Fence{bucket: bucket, incarnation: incarnation, seen: seen, store: store, checks: allChecks()}

@@ -90,7 +90,7 @@ func (c *simController) carryOut(o Order) {
 		h.after(time.Duration(h.random.Int64N(int64(30*time.Millisecond))), func() {
 			if c.life == life {
 				c.file = max(c.file, o.Term)
-				answer(Stored{o.Bucket, o.Term})()
+				answer(Stored(o))()
 			}
 		})
 	case Write:
@@ -122,7 +122,7 @@ func (c *simController) carryOut(o Order) {
 				c.command(a, &Header{Bucket: uint32(o.Bucket), Term: o.Term, Announces: true}, 0)
 			}
 		}
-		answer(Announced{o.Bucket, o.Term})()
+		answer(Announced(o))()
 	}
 }
 

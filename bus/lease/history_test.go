@@ -93,13 +93,11 @@ type simAgent struct {
 	fence       *Fence
 	disk        Seen
 
-	newest    uint64            // highest term that ever arrived for its bucket
-	holders   map[uint64]Holder // term -> whom it obeyed
-	done      map[string]bool   // commands that it obeyed
-	last      time.Duration     // when it obeyed last
-	lastSeq   map[uint64]uint64
-	lastOwner Holder
-	reports   map[uint64]time.Duration // true time of its reports, by stamp of this incarnation
+	newest  uint64            // highest term that ever arrived for its bucket
+	holders map[uint64]Holder // term -> whom it obeyed
+	done    map[string]bool   // commands that it obeyed
+	last    time.Duration     // when it obeyed last
+	lastSeq map[uint64]uint64
 }
 
 func newHistory(seed uint64, f faults, m mutant) *history {

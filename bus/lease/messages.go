@@ -56,32 +56,32 @@ type Order interface{ order() }
 
 // The orders.
 type (
-	// Beacon: send a heartbeat with the buckets of this controller.
+	// Beacon asks to send a heartbeat with the buckets of this controller.
 	Beacon struct{ Held []Held }
-	// Ask: read the bucket's record. There may be no answer.
+	// Ask asks to read the bucket's record. There may be no answer.
 	Ask struct{ Bucket int }
-	// Store: make the term durable on this machine, and answer Stored.
+	// Store asks to make the term durable on this machine, and to answer Stored.
 	Store struct {
 		Bucket int
 		Term   uint64
 	}
-	// Write: replace the record if it still has Revision. The answer is Written; there may be none.
+	// Write asks to replace the record if it still has Revision. The answer is Written; there may be none.
 	Write struct {
 		Bucket   int
 		Term     uint64
 		Revision uint64
 	}
-	// Announce: send the term to all agents of the bucket, and answer Announced.
+	// Announce asks to send the term to all agents of the bucket, and to answer Announced.
 	Announce struct {
 		Bucket int
 		Term   uint64
 	}
-	// Began: from now on the controller may command the bucket's agents.
+	// Began reports that from now on the controller may command the bucket's agents.
 	Began struct {
 		Bucket int
 		Term   uint64
 	}
-	// Ended: the controller must not command them any more.
+	// Ended reports that the controller must not command them any more.
 	Ended struct {
 		Bucket int
 		Term   uint64

@@ -27,7 +27,7 @@ func (k *Keys) ServerTLS(rejected func(*x509.Certificate, error), roles ...Role)
 		},
 		// Verify does what tls.RequireAndVerifyClientCert would do. Here a failure can be counted with its reason.
 		VerifyConnection: func(s tls.ConnectionState) error {
-			_, err := k.verify(s.PeerCertificates, x509.ExtKeyUsageClientAuth, roles)
+			err := k.verify(s.PeerCertificates, x509.ExtKeyUsageClientAuth, roles)
 			if err != nil && rejected != nil {
 				rejected(s.PeerCertificates[0], err)
 			}
@@ -42,8 +42,7 @@ func (k *Keys) ClientTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		VerifyConnection: func(s tls.ConnectionState) error {
-			_, err := k.verify(s.PeerCertificates, x509.ExtKeyUsageServerAuth, []Role{Bus})
-			return err
+			return k.verify(s.PeerCertificates, x509.ExtKeyUsageServerAuth, []Role{Bus})
 		},
 	}
 }
@@ -56,30 +55,29 @@ func (k *Keys) Roots() (*x509.CertPool, error) { return k.current().pool, nil }
 
 // Verify checks the certificate of a connected client again: its CA, times, role, and whether it is revoked.
 func (k *Keys) Verify(leaf *x509.Certificate, roles ...Role) error {
-	_, err := k.verify([]*x509.Certificate{leaf}, x509.ExtKeyUsageClientAuth, roles)
-	return err
+	return k.verify([]*x509.Certificate{leaf}, x509.ExtKeyUsageClientAuth, roles)
 }
 
-func (k *Keys) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, roles []Role) (*x509.Certificate, error) {
+func (k *Keys) verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, roles []Role) error {
 	if len(chain) == 0 {
-		return nil, errors.New("the peer has no certificate")
+		return errors.New("the peer has no certificate")
 	}
 	leaf, l := chain[0], k.current()
 	// Our CA signs leaves only, so a chain with another certificate between is not ours.
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: l.pool, CurrentTime: k.now(), KeyUsages: []x509.ExtKeyUsage{usage}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	id, err := IdentityOf(leaf)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case l.revoked[leaf.SerialNumber.Text(16)]:
-		return nil, fmt.Errorf("%v, serial number %s: %w", id, leaf.SerialNumber.Text(16), ErrRevoked)
+		return fmt.Errorf("%v, serial number %s: %w", id, leaf.SerialNumber.Text(16), ErrRevoked)
 	case !slices.Contains(roles, id.Role):
-		return nil, fmt.Errorf("%v, want one of %v: %w", id, roles, ErrRole)
+		return fmt.Errorf("%v, want one of %v: %w", id, roles, ErrRole)
 	}
-	return leaf, nil
+	return nil
 }
 
 // PeerTLS returns the configuration of both ends of a connection between servers of the bus. Any server of the bus is
