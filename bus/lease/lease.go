@@ -293,6 +293,12 @@ func (m *Machine) stepDown(n int, b *bucket, why string) {
 
 func (m *Machine) read(e Read, b *bucket) {
 	// A record that was overtaken on its way does no harm: the write of its revision fails.
+	if b.phase == following {
+		b.since = 0 // the next tick may begin
+		if before := b.record.Revision; before != 0 && before != e.Record.Revision && e.Record.Holder != m.cfg.Self {
+			b.heard = m.now // a new owner has not sent its heartbeat yet
+		}
+	}
 	b.record, b.known = e.Record, true
 	if b.phase == following || e.Record.Holder == m.cfg.Self || e.Record.Term < b.term {
 		return
