@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -65,7 +65,7 @@ prose: ## check that comments, errors, help, logs and pages are plain English (d
 	$(GO) run ./tools/prose $(PROSE)
 
 # ./weir contains the kernel objects, so it is built after them; otherwise it would run the old law in the lab.
-generate: deps-test ## regenerate all generated files: kernel objects (clang-16), JSON schemas; and ./weir with them
+generate: deps-test ## regenerate all generated files: kernel objects (clang-16), messages (protoc), JSON schemas; and ./weir with them
 	$(GO) generate ./...
 	@$(MAKE) --no-print-directory build
 	./weir run --schema > experiments/schema.json
@@ -116,6 +116,10 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -count=1 -timeout 120m -run '^TestTrials$$' -v ./openflow -args -trials $(or $(TRIALS),48000000) $(if $(SEED),-seed $(SEED))
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
+
+fuzz-bus: ## the decoders of the bus's messages, 4 x 2 minutes; FUZZTIME=10s each
+	@for f in Telemetry Events Command Heartbeat; do \
+		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
 
 openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark
@@ -183,7 +187,7 @@ deps: ## install the packages for lab-truth
 	@scripts/apt-install iperf3 nginx-light apache2-utils
 
 deps-test: ## install the packages for the tests and for regenerating the kernel objects
-	@scripts/apt-install clang-16 llvm-16 libbpf-dev gcc libc6-dev iproute2 openvswitch-switch
+	@scripts/apt-install clang-16 llvm-16 libbpf-dev protobuf-compiler gcc libc6-dev iproute2 openvswitch-switch
 
 clean: ## remove all build output
 	rm -rf weir $(OUT)

@@ -1,0 +1,194 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"weir/bus/lease"
+	"weir/bus/pki"
+	"weir/bus/weirv1"
+	"weir/law"
+)
+
+// AgentConfig configures an agent's side of the bus.
+type AgentConfig struct {
+	Client  ClientConfig
+	Buckets int // of the whole system, the same for all agents and controllers
+	// Terms stores the highest term that the agent has seen. It survives a restart of the agent.
+	Terms TermFile
+	// Clock is the machine's monotonic clock, which continues when the agent restarts.
+	Clock func() time.Duration
+	// Obey carries out grants. It is called for one command after the other.
+	Obey func(cause *weirv1.Command, grants []law.Grant)
+
+	incarnation uint64 // for tests; 0: random
+}
+
+// Agent is an agent on the bus.
+type Agent struct {
+	conn        *Conn
+	cfg         AgentConfig
+	bucket      uint32
+	incarnation uint64
+
+	sending   sync.Mutex
+	telemetry uint64 // the last sequence numbers
+	events    uint64
+
+	mu     sync.Mutex
+	fence  *lease.Fence
+	counts map[string]uint64
+	lost   atomic.Uint64
+}
+
+// NewAgent connects an agent. A certificate for agent/NAME is required.
+func NewAgent(cfg AgentConfig) (*Agent, error) {
+	a := &Agent{cfg: cfg, incarnation: cfg.incarnation, counts: map[string]uint64{}}
+	if a.incarnation == 0 {
+		a.incarnation = nonce()
+	}
+	seen, err := cfg.Terms.Load()
+	if err != nil {
+		return nil, err
+	}
+	if a.conn, err = Dial(cfg.Client); err != nil {
+		return nil, err
+	}
+	name := a.conn.Identity().Name
+	a.bucket = uint32(lease.Bucket(name, cfg.Buckets))
+	a.fence = lease.NewFence(a.bucket, a.incarnation, seen, cfg.Terms.Save)
+	err = a.conn.role(pki.Agent)
+	if err == nil {
+		err = a.conn.listen(commandPrefix+name, 1024, a.command)
+	}
+	if err != nil {
+		a.conn.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Conn returns the connection.
+func (a *Agent) Conn() *Conn { return a.conn }
+
+// Close disconnects the agent.
+func (a *Agent) Close() { a.conn.Close() }
+
+// origin returns the origin of the next report.
+func (a *Agent) origin(sequence *uint64) *weirv1.Origin {
+	*sequence++
+	return &weirv1.Origin{Incarnation: a.incarnation, Sequence: *sequence, StampNs: uint64(a.cfg.Clock())}
+}
+
+// SendTelemetry sends a report and sets its origin. Without a connection the report is lost, and the next one replaces it.
+func (a *Agent) SendTelemetry(t *weirv1.Telemetry) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	t.Origin = a.origin(&a.telemetry)
+	b, err := weirv1.Encode(t)
+	if err != nil {
+		return err
+	}
+	return a.publish(telemetryPrefix, b)
+}
+
+// SendEvents sends events and sets their origin.
+func (a *Agent) SendEvents(e *weirv1.Events) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	e.Origin = a.origin(&a.events)
+	b, err := weirv1.Encode(e)
+	if err != nil {
+		return err
+	}
+	return a.publish(eventsPrefix, b)
+}
+
+func (a *Agent) publish(prefix string, b []byte) error {
+	err := a.conn.nc.Publish(prefix+a.conn.id.Name, b)
+	if err != nil {
+		a.lost.Add(1)
+		return fmt.Errorf("send a report: %w", err)
+	}
+	return nil
+}
+
+// State returns what the agent obeys, for its events. The caller adds its live grants.
+func (a *Agent) State(version string) *weirv1.AgentState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &weirv1.AgentState{Version: version}
+	if seen := a.fence.Seen(); seen.Term > 0 {
+		s.Terms = []*weirv1.SeenTerm{{Bucket: a.bucket, Term: seen.Term, Controller: controllerOf(seen.Holder)}}
+	}
+	return s
+}
+
+// Counts returns how many commands arrived, by result: "obeyed", or why they were refused.
+func (a *Agent) Counts() map[string]uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string]uint64{}
+	for reason, n := range a.counts {
+		out[reason] = n
+	}
+	return out
+}
+
+func (a *Agent) command(m *nats.Msg) {
+	c, err := weirv1.DecodeCommand(m.Data)
+	if err != nil {
+		a.refuse("malformed", err)
+		return
+	}
+	o := &lease.Header{
+		Bucket: c.GetBucket(), Term: c.GetTerm(), Holder: holderOf(c.GetController()), Sequence: c.GetSequence(),
+		Announces: c.GetIncarnation() == 0 && len(c.GetGrants()) == 0, Incarnation: c.GetIncarnation(), Echo: time.Duration(c.GetEchoNs()),
+	}
+	a.mu.Lock()
+	before := a.fence.Seen()
+	why := a.fence.Check(a.cfg.Clock(), o)
+	after := a.fence.Seen()
+	a.mu.Unlock()
+	if before != after {
+		a.conn.log.Info("a new term", "bucket", a.bucket, "term", after.Term, "controller", after.Holder.Name)
+	}
+	if why != lease.Obeyed {
+		a.refuse(string(why), errors.New("the fence refuses it"))
+		return
+	}
+	a.mu.Lock()
+	a.counts["obeyed"]++
+	a.mu.Unlock()
+	if o.Announces {
+		return
+	}
+	grants := make([]law.Grant, len(c.GetGrants()))
+	for i, g := range c.GetGrants() {
+		grants[i] = g.Law()
+	}
+	a.cfg.Obey(c, grants)
+}
+
+func (a *Agent) refuse(reason string, err error) {
+	a.mu.Lock()
+	a.counts[reason]++
+	n := a.counts[reason]
+	a.mu.Unlock()
+	if n&(n-1) == 0 { // 1, 2, 4, ...: a flood of them must not fill the log
+		a.conn.log.Warn("a command is refused", "reason", reason, "times", n, "error", err)
+	}
+}
+
+func holderOf(c *weirv1.Controller) lease.Holder {
+	return lease.Holder{Name: c.GetName(), Run: c.GetRun()}
+}
+
+func controllerOf(h lease.Holder) *weirv1.Controller {
+	return &weirv1.Controller{Name: h.Name, Run: h.Run}
+}

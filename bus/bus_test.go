@@ -1,0 +1,234 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"weir/bus/pki"
+	"weir/bus/weirv1"
+	"weir/law"
+)
+
+func (k *kit) runner(files pki.Files, alone bool, replicas int, urls ...string) *Runner {
+	k.t.Helper()
+	r, err := NewRunner(RunnerConfig{
+		Client: k.client(files, urls...), Buckets: 4, Term: TermFile{filepath.Join(k.t.TempDir(), "generation")}, Alone: alone, Replicas: replicas,
+		Events: func(string, *weirv1.Events) {},
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return r
+}
+
+// A report reaches the controller, and its command the agent, which obeys it once.
+func TestBus_ReportToCommand(t *testing.T) {
+	k := newKit(t)
+	url := k.server(nil).URL()
+	a, commands := k.agent(k.enrol("agent/sw1"), url)
+	r := k.runner(k.enrol("controller/c1"), true, 0, url)
+	defer r.Close()
+	until(t, "lease", func() bool { _, ok := r.Holds("sw1"); return ok })
+
+	want := law.Grant{
+		Owner: 2, Kind: law.WindowGrant, Value: 2920, Lease: 500 * time.Millisecond, Cause: 9,
+		Key: law.Key{Pair: law.Pair{VM: 4, Peer: netip.MustParseAddr("10.0.0.2")}},
+	}
+	if err := a.SendTelemetry(telemetryOf(3000)); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Control().Inbox().Telemetry()
+	agent, report, ok := r.Control().Inbox().Next()
+	if !ok || agent != "sw1" || report.GetPorts()[0].GetBacklogBytes() != 3000 {
+		t.Fatalf("%q sent %v", agent, report)
+	}
+	if err := r.Command(agent, report.GetOrigin(), []law.Grant{want}); err != nil {
+		t.Fatal(err)
+	}
+	got := <-commands
+	if len(got.grants) != 1 || got.grants[0] != want {
+		t.Errorf("it obeys %+v, want %+v", got.grants, want)
+	}
+	// The same bytes again are refused.
+	b, err := weirv1.Encode(got.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Control().conn.nc.Publish("weir.v1.cmd.sw1", b); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "refusal", func() bool { return a.Counts()["sequence"] == 1 })
+	if len(commands) != 0 {
+		t.Error("a replayed command is obeyed")
+	}
+	if !k.log.has("a command is refused", "reason=sequence") {
+		t.Error("the refusal is not logged")
+	}
+}
+
+// The newest report replaces those that wait, and agents do not displace each other.
+func TestInbox_NewestWins(t *testing.T) {
+	b := newInbox(func(string, string, uint64, error) {})
+	for i := range uint64(1000) {
+		for _, name := range []string{"sw1", "sw2"} {
+			m := telemetryOf(i)
+			m.Origin = &weirv1.Origin{Incarnation: 1, Sequence: i}
+			data, err := weirv1.Encode(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.telemetry(&nats.Msg{Subject: telemetryPrefix + name, Data: data})
+		}
+	}
+	for _, want := range []string{"sw1", "sw2"} {
+		agent, m, ok := b.Next()
+		if !ok || agent != want || m.GetPorts()[0].GetBacklogBytes() != 999 {
+			t.Errorf("%q, %v, want the last report of %s", agent, m, want)
+		}
+	}
+	if agent, _, ok := b.Next(); ok {
+		t.Errorf("one more report of %s", agent)
+	}
+	if n := b.Counts()["replaced"]; n != 2*999 {
+		t.Errorf("%d were replaced, want 1998", n)
+	}
+}
+
+// Attempts to connect are spread, and never more than lastWait apart.
+func TestWait_IsSpread(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for i := range 1000 {
+		for _, attempts := range []int{0, 3, 9, 10, 1000} {
+			d := wait(attempts)
+			if d < firstWait/2 || d > lastWait {
+				t.Fatalf("attempt %d waits %v", attempts, d)
+			}
+			if i == 0 && attempts >= 9 && d < lastWait/2 {
+				t.Errorf("attempt %d waits %v only", attempts, d)
+			}
+			seen[d] = true
+		}
+	}
+	if len(seen) < 4900 {
+		t.Errorf("%d different waits of 5000", len(seen))
+	}
+}
+
+// Two servers: the embedded one, and one that NATS makes from the generated file. Both allow and refuse the same.
+func TestPermissions(t *testing.T) {
+	clients := []string{"agent/sw1", "agent/sw2", "controller/c1", "observer/op"}
+	for _, kind := range []string{"embedded", "external"} {
+		t.Run(kind, func(t *testing.T) {
+			k := newKit(t)
+			var url string
+			if kind == "embedded" {
+				url = k.server(nil).URL()
+			} else {
+				url = k.external(clients...)
+			}
+			conns := map[string]*Conn{}
+			for _, id := range clients {
+				conns[id] = k.dial(k.enrol(id), url)
+			}
+			for _, row := range permissionRows {
+				c := conns[row.who]
+				before := c.Refused()
+				if row.publish {
+					if err := c.nc.Publish(row.subject, []byte("x")); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					s, err := c.nc.SubscribeSync(row.subject)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = s.Unsubscribe() }()
+				}
+				flush(t, c)
+				if row.allowed {
+					if c.Refused() != before {
+						t.Errorf("%s: %s (publish: %v) is refused", row.who, row.subject, row.publish)
+					}
+					continue
+				}
+				// The error is queued before the flush's answer, and handled on another goroutine.
+				until(t, fmt.Sprintf("refusal of %s for %s (publish: %v)", row.subject, row.who, row.publish), func() bool { return c.Refused() > before })
+			}
+		})
+	}
+}
+
+var permissionRows = []struct {
+	who     string
+	publish bool
+	subject string
+	allowed bool
+}{
+	{"agent/sw1", true, "weir.v1.tel.sw1", true},
+	{"agent/sw1", true, "weir.v1.evt.sw1", true},
+	{"agent/sw1", false, "weir.v1.cmd.sw1", true},
+	{"agent/sw1", false, "_INBOX.weir.agent.sw1.x", true},
+	{"agent/sw1", true, "weir.v1.tel.sw2", false},
+	{"agent/sw1", true, "weir.v1.evt.sw2", false},
+	{"agent/sw1", true, "weir.v1.cmd.sw1", false},
+	{"agent/sw1", true, "weir.v1.cmd.sw2", false},
+	{"agent/sw1", true, "weir.v1.ctl.c1", false},
+	{"agent/sw1", true, "$JS.API.INFO", false},
+	{"agent/sw1", true, "$JS.API.STREAM.CREATE.KV_weir-leases", false},
+	{"agent/sw1", true, "$KV.weir-leases.0", false},
+	{"agent/sw1", true, "$SYS.REQ.SERVER.PING", false},
+	{"agent/sw1", true, "_INBOX.weir.controller.c1.x", false},
+	{"agent/sw1", false, "weir.v1.cmd.sw2", false},
+	{"agent/sw1", false, "weir.v1.cmd.*", false},
+	{"agent/sw1", false, "weir.v1.tel.*", false},
+	{"agent/sw1", false, "weir.v1.ctl.*", false},
+	{"agent/sw1", false, "_INBOX.weir.agent.sw2.>", false},
+	{"agent/sw1", false, "_INBOX.>", false},
+	{"agent/sw1", false, "$KV.>", false},
+	{"agent/sw1", false, ">", false},
+	{"controller/c1", true, "weir.v1.cmd.sw1", true},
+	{"controller/c1", true, "weir.v1.ctl.c1", true},
+	{"controller/c1", false, "weir.v1.tel.*", true},
+	{"controller/c1", true, "$KV.weir-leases.0", true},
+	{"controller/c1", true, "weir.v1.ctl.c2", false},
+	{"controller/c1", true, "weir.v1.tel.sw1", false},
+	{"controller/c1", true, "$JS.API.STREAM.CREATE.other", false},
+	{"controller/c1", true, "$JS.API.STREAM.DELETE.KV_weir-leases", false},
+	{"controller/c1", true, "$JS.API.STREAM.PURGE.KV_weir-leases", false},
+	{"controller/c1", false, "_INBOX.weir.controller.c2.>", false},
+	{"observer/op", false, "weir.v1.>", true},
+	{"observer/op", false, "weir.v1.cmd.sw1", true},
+	{"observer/op", true, "weir.v1.cmd.sw1", false},
+	{"observer/op", true, "$JS.API.INFO", false},
+	{"observer/op", false, "$KV.>", false},
+}
+
+// A role cannot be used for another one.
+func TestRoles(t *testing.T) {
+	k := newKit(t)
+	url := k.server(nil).URL()
+	agent, controller := k.enrol("agent/sw1"), k.enrol("controller/c1")
+	if a, err := NewAgent(AgentConfig{Client: k.client(controller, url), Buckets: 1, Terms: TermFile{filepath.Join(t.TempDir(), "term")}, Clock: clock}); err == nil {
+		a.Close()
+		t.Error("a controller's certificate makes an agent")
+	}
+	if c, err := NewControl(ControlConfig{Client: k.client(agent, url)}); err == nil {
+		c.Close()
+		t.Error("an agent's certificate makes a controller")
+	}
+	if s, err := StartServer(ServerConfig{Listen: "127.0.0.1:0", Files: agent, Store: t.TempDir()}); err == nil {
+		s.Close()
+		t.Error("an agent's certificate makes a server")
+	}
+	r := k.runner(controller, true, 0, url)
+	defer r.Close()
+	if err := r.Command("sw1", nil, nil); !errors.Is(err, ErrNotHeld) && err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,157 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"weir/bus/pki"
+)
+
+// Waiting times between attempts to connect: the first, doubled each time, at most the last. Each is drawn from the upper half,
+// so that a thousand agents do not come back at once.
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = 5 * time.Second
+)
+
+// ClientConfig configures a connection to the bus.
+type ClientConfig struct {
+	URLs  []string // tls://address:port of one or more servers
+	Files pki.Files
+	Log   *slog.Logger
+}
+
+// Conn is a connection of one identity. It comes back by itself after a failure. While it is down, messages are refused and not
+// kept: an old report or command is worth nothing.
+type Conn struct {
+	id   pki.Identity
+	keys *pki.Keys
+	nc   *nats.Conn
+	log  *slog.Logger
+	stop chan struct{}
+	done sync.WaitGroup
+
+	refused atomic.Uint64 // by the server, for a subject that is not ours
+	dropped atomic.Uint64 // messages that came faster than they were read
+}
+
+// Dial connects. If no server can be reached it continues to try, until Close; it returns an error for unusable files or URLs.
+func Dial(cfg ClientConfig) (*Conn, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	keys, err := pki.Load(cfg.Files, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the bus: %w", err)
+	}
+	for _, u := range cfg.URLs {
+		if !strings.HasPrefix(u, "tls://") {
+			return nil, fmt.Errorf("connect to the bus: the URL %q, want tls://ADDRESS:PORT", u)
+		}
+	}
+	c := &Conn{id: keys.Identity(), keys: keys, log: cfg.Log.With("identity", keys.Identity().String()), stop: make(chan struct{})}
+	c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), c.options()...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the bus: %w", err)
+	}
+	c.done.Go(c.renew)
+	return c, nil
+}
+
+func (c *Conn) options() []nats.Option {
+	return []nats.Option{
+		nats.Name(c.id.String()), nats.Secure(c.keys.ClientTLS()), nats.ClientTLSConfig(c.keys.Own, c.keys.Roots), nats.TLSHandshakeFirst(), nats.CustomInboxPrefix(InboxPrefix(c.id)),
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
+		nats.CustomReconnectDelay(wait), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(maxPings), nats.Timeout(handshakeTimeout),
+		nats.IgnoreDiscoveredServers(), nats.FlusherTimeout(handshakeTimeout),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				c.log.Warn("the connection to the bus is lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { c.log.Info("connected to the bus", "server", nc.ConnectedServerName()) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.log.Warn("cannot connect to the bus", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			switch {
+			case errors.Is(err, nats.ErrPermissionViolation):
+				c.refused.Add(1)
+				c.log.Error("the bus refuses a subject", "error", err)
+			case errors.Is(err, nats.ErrSlowConsumer):
+				c.dropped.Add(1)
+				c.log.Warn("messages of the bus come too fast, and some are dropped", "subject", s.Subject)
+			default:
+				c.log.Warn("bus", "error", err)
+			}
+		}),
+	}
+}
+
+// wait returns how long to wait before the next attempt.
+func wait(attempts int) time.Duration {
+	d := lastWait
+	if attempts < 10 {
+		d = min(d, firstWait<<attempts)
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// renew connects again when the files have changed, so that a certificate is in use before the old one expires.
+func (c *Conn) renew() {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	seen := c.keys.Look()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-every.C:
+		}
+		if now := c.keys.Look(); now != seen {
+			seen = now
+			if err := c.nc.ForceReconnect(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+				c.log.Warn("cannot connect with the new certificate", "error", err)
+			}
+		}
+	}
+}
+
+// Identity returns the identity in the certificate.
+func (c *Conn) Identity() pki.Identity { return c.id }
+
+// Connected reports whether a server is connected.
+func (c *Conn) Connected() bool { return c.nc.IsConnected() }
+
+// Refused returns how often the server refused a subject.
+func (c *Conn) Refused() uint64 { return c.refused.Load() }
+
+// Close ends the connection.
+func (c *Conn) Close() {
+	close(c.stop)
+	c.nc.Close()
+	c.done.Wait()
+}
+
+// role reports a connection of another role as an error of the caller.
+func (c *Conn) role(want pki.Role) error {
+	if c.id.Role != want {
+		return fmt.Errorf("the certificate is for %v, want %s/NAME", c.id, want)
+	}
+	return nil
+}
+
+// listen subscribes f to a subject. It runs f for one message after the other.
+func (c *Conn) listen(subject string, messages int, f func(*nats.Msg)) error {
+	s, err := c.nc.Subscribe(subject, f)
+	if err != nil {
+		return fmt.Errorf("subscribe to %s: %w", subject, err)
+	}
+	return s.SetPendingLimits(messages, MaxPending)
+}

@@ -1,0 +1,220 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/time/rate"
+
+	"weir/bus/pki"
+	"weir/bus/weirv1"
+)
+
+// maxAgents limits the agents that a controller knows.
+const maxAgents = MaxConnections
+
+// Inbox receives what agents send to a controller. Telemetry waits in one place per agent: a newer report replaces one that was
+// not read yet. Events wait in a queue. An agent that sends more than its share loses its own messages only.
+type Inbox struct {
+	log func(agent, reason string, n uint64, err error)
+
+	mu     sync.Mutex
+	agents map[string]*sender
+	ready  []*sender // those with telemetry that is not read
+	wake   chan struct{}
+	counts map[string]uint64
+}
+
+// sender is what arrived from an agent.
+type sender struct {
+	name   string
+	limit  *rate.Limiter
+	newest []byte
+	queued bool
+}
+
+func newInbox(log func(agent, reason string, n uint64, err error)) *Inbox {
+	return &Inbox{log: log, agents: map[string]*sender{}, wake: make(chan struct{}, 1), counts: map[string]uint64{}}
+}
+
+// Telemetry returns a channel that gets a value when Next has something.
+func (b *Inbox) Telemetry() <-chan struct{} { return b.wake }
+
+// Next returns the newest report of an agent that has one, agents in the order in which reports arrived; ok is false if there is none.
+func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
+	for {
+		b.mu.Lock()
+		if len(b.ready) == 0 {
+			b.mu.Unlock()
+			return "", nil, false
+		}
+		s := b.ready[0]
+		b.ready = b.ready[1:]
+		data := s.newest
+		s.newest, s.queued = nil, false
+		b.mu.Unlock()
+		t, err := weirv1.DecodeTelemetry(data)
+		if err == nil {
+			return s.name, t, true
+		}
+		b.refuse(s.name, "malformed", err)
+	}
+}
+
+// Counts returns how many messages were dropped, by reason: replaced, rate, malformed, subject, agents.
+func (b *Inbox) Counts() map[string]uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]uint64{}
+	for reason, n := range b.counts {
+		out[reason] = n
+	}
+	return out
+}
+
+func (b *Inbox) refuse(agent, reason string, err error) {
+	b.mu.Lock()
+	b.counts[reason]++
+	n := b.counts[reason]
+	b.mu.Unlock()
+	if n&(n-1) == 0 { // 1, 2, 4, ...: a flood must not fill the log
+		b.log(agent, reason, n, err)
+	}
+}
+
+// accept returns the sender of a message, unless it sent too much.
+func (b *Inbox) accept(subject, prefix string) *sender {
+	name := nameIn(subject, prefix)
+	if !weirv1.ValidName(name) {
+		b.refuse("", "subject", fmt.Errorf("the subject %q has no agent's name", subject))
+		return nil
+	}
+	b.mu.Lock()
+	s := b.agents[name]
+	if s == nil && len(b.agents) < maxAgents {
+		s = &sender{name: name, limit: rate.NewLimiter(MaxMessages, MaxMessages)}
+		b.agents[name] = s
+	}
+	b.mu.Unlock()
+	switch {
+	case s == nil:
+		b.refuse(name, "agents", fmt.Errorf("more than %d agents", maxAgents))
+		return nil
+	case !s.limit.Allow():
+		b.refuse(name, "rate", fmt.Errorf("more than %d messages a second", MaxMessages))
+		return nil
+	}
+	return s
+}
+
+func (b *Inbox) telemetry(m *nats.Msg) {
+	s := b.accept(m.Subject, telemetryPrefix)
+	if s == nil {
+		return
+	}
+	b.mu.Lock()
+	if s.newest != nil {
+		b.counts["replaced"]++
+	}
+	s.newest = m.Data
+	if !s.queued {
+		s.queued = true
+		b.ready = append(b.ready, s)
+	}
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Control is a controller on the bus.
+type Control struct {
+	conn  *Conn
+	inbox *Inbox
+}
+
+// ControlConfig configures a controller's side of the bus.
+type ControlConfig struct {
+	Client ClientConfig
+	// Events gets the events of an agent, one message after the other. It must return soon.
+	Events func(agent string, e *weirv1.Events)
+	// Heartbeat gets other controllers' heartbeats.
+	Heartbeat func(h *weirv1.Heartbeat)
+}
+
+// NewControl connects a controller. A certificate for controller/NAME is required.
+func NewControl(cfg ControlConfig) (*Control, error) {
+	conn, err := Dial(cfg.Client)
+	if err != nil {
+		return nil, err
+	}
+	c := &Control{conn: conn}
+	c.inbox = newInbox(func(agent, reason string, n uint64, err error) {
+		conn.log.Warn("a message of an agent is dropped", "agent", agent, "reason", reason, "times", n, "error", err)
+	})
+	events := func(m *nats.Msg) {
+		s := c.inbox.accept(m.Subject, eventsPrefix)
+		if s == nil {
+			return
+		}
+		e, err := weirv1.DecodeEvents(m.Data)
+		if err != nil {
+			c.inbox.refuse(s.name, "malformed", err)
+			return
+		}
+		cfg.Events(s.name, e)
+	}
+	heartbeat := func(m *nats.Msg) {
+		h, err := weirv1.DecodeHeartbeat(m.Data)
+		if name := nameIn(m.Subject, controlPrefix); err == nil && name != h.GetController().GetName() {
+			err = fmt.Errorf("the heartbeat of %s on the subject of %s", h.GetController().GetName(), name)
+		}
+		if err != nil {
+			c.inbox.refuse("", "heartbeat", err)
+			return
+		}
+		cfg.Heartbeat(h)
+	}
+	err = errors.Join(conn.role(pki.Controller),
+		conn.listen(telemetryPrefix+"*", 65536, c.inbox.telemetry),
+		conn.listen(eventsPrefix+"*", 65536, events),
+		conn.listen(controlPrefix+"*", 1024, heartbeat))
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Conn returns the connection.
+func (c *Control) Conn() *Conn { return c.conn }
+
+// Inbox returns what agents sent.
+func (c *Control) Inbox() *Inbox { return c.inbox }
+
+// Close disconnects the controller.
+func (c *Control) Close() { c.conn.Close() }
+
+// Command sends a command to an agent.
+func (c *Control) Command(agent string, m *weirv1.Command) error {
+	if !weirv1.ValidName(agent) {
+		return fmt.Errorf("send a command: %q is no agent's name", agent)
+	}
+	b, err := weirv1.Encode(m)
+	if err != nil {
+		return fmt.Errorf("send a command to %s: %w", agent, err)
+	}
+	return c.conn.nc.Publish(commandPrefix+agent, b)
+}
+
+// Heartbeat sends this controller's heartbeat.
+func (c *Control) Heartbeat(h *weirv1.Heartbeat) error {
+	b, err := weirv1.Encode(h)
+	if err != nil {
+		return fmt.Errorf("send a heartbeat: %w", err)
+	}
+	return c.conn.nc.Publish(controlPrefix+c.conn.id.Name, b)
+}

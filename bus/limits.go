@@ -1,0 +1,27 @@
+package bus
+
+import (
+	"time"
+
+	"weir/bus/weirv1"
+)
+
+// Limits of one server of the bus.
+const (
+	MaxConnections   = 4096
+	MaxSubscriptions = 64       // of one connection
+	MaxPending       = 16 << 20 // bytes that wait for one connection; more disconnect it
+	MaxControlLine   = 1024     // bytes of a protocol line
+	// MaxMessages and MaxBytes limit what one agent sends in a second. An agent that sends more for two seconds in a row is
+	// disconnected and refused for BanTime. A report each millisecond and as many events are allowed.
+	MaxMessages = 4000
+	MaxBytes    = 32 << 20
+	BanTime     = 10 * time.Second
+
+	handshakeTimeout = 2 * time.Second
+	pingEvery        = 10 * time.Second
+	maxPings         = 2
+	policeEvery      = 500 * time.Millisecond
+	maxStore         = 256 << 20 // bytes on disk, of leases and policy
+	maxMessage       = weirv1.MaxMessage
+)

@@ -1,0 +1,106 @@
+package bus
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"weir/bus/pki"
+)
+
+// police looks at all connections again and again. It disconnects those that send too much, and those whose certificate is no
+// longer valid: revoked, expired, or of a CA that is retired.
+func (s *Server) police() {
+	every := time.NewTicker(policeEvery)
+	defer every.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case now := <-every.C:
+			s.keys.Look()
+			s.look(now, now.Sub(last))
+			last = now
+		}
+	}
+}
+
+// look examines the connections. since is the time since the last look.
+func (s *Server) look(now time.Time, since time.Duration) {
+	list, err := s.nats.Connz(&server.ConnzOptions{Limit: MaxConnections})
+	if err != nil {
+		s.log.Error("cannot list the connections of the bus", "error", err)
+		return
+	}
+	type verdict struct {
+		cid    uint64
+		id     pki.Identity
+		reason string
+		err    error
+	}
+	var out []verdict
+	s.mu.Lock()
+	open := make(map[uint64]bool, len(list.Conns))
+	for _, c := range list.Conns {
+		open[c.Cid] = true
+		known := s.clients[c.Cid]
+		if known == nil {
+			continue
+		}
+		if err := s.keys.Verify(known.leaf, clientRoles...); err != nil {
+			out = append(out, verdict{c.Cid, known.id, "ended", err})
+			continue
+		}
+		if known.tooMuch(c.InMsgs, c.InBytes, since, s.maxMessages) {
+			s.banned[known.id.String()] = now.Add(BanTime)
+			out = append(out, verdict{c.Cid, known.id, "flood", fmt.Errorf("more than %d messages or %d bytes a second", s.maxMessages, MaxBytes)})
+		}
+	}
+	for cid, c := range s.clients { // a new one may be missing in the list
+		if open[cid] {
+			c.missing = 0
+		} else if c.missing++; c.missing > 4 {
+			delete(s.clients, cid)
+		}
+	}
+	for id, until := range s.banned {
+		if now.After(until) {
+			delete(s.banned, id)
+		}
+	}
+	for _, v := range out {
+		s.counts[v.reason]++
+	}
+	s.mu.Unlock()
+	for _, v := range out {
+		s.log.Warn("a connection is ended", "identity", v.id, "reason", v.reason, "error", v.err)
+		_ = s.nats.DisconnectClientByID(v.cid) // it may have ended itself
+	}
+}
+
+// tooMuch reports whether the agent sent too much twice in a row. Controllers are trusted: their number of commands follows
+// from the number of agents.
+func (c *client) tooMuch(messages, bytes int64, since time.Duration, limit uint64) bool {
+	rate := float64(messages-c.messages) / since.Seconds()
+	byteRate := float64(bytes-c.bytes) / since.Seconds()
+	c.messages, c.bytes = messages, bytes
+	if c.id.Role != pki.Agent || rate <= float64(limit) && byteRate <= MaxBytes {
+		c.over = 0
+		return false
+	}
+	c.over++
+	return c.over >= 2
+}
+
+// natsLog passes the server's messages on.
+type natsLog struct{ log *slog.Logger }
+
+func (l *natsLog) Noticef(format string, a ...any) { l.log.Debug(fmt.Sprintf(format, a...)) }
+func (l *natsLog) Warnf(format string, a ...any)   { l.log.Warn("bus: " + fmt.Sprintf(format, a...)) }
+func (l *natsLog) Errorf(format string, a ...any)  { l.log.Warn("bus: " + fmt.Sprintf(format, a...)) }
+func (l *natsLog) Fatalf(format string, a ...any)  { l.log.Error("bus: " + fmt.Sprintf(format, a...)) }
+func (l *natsLog) Debugf(string, ...any)           {}
+func (l *natsLog) Tracef(string, ...any)           {}

@@ -1,0 +1,297 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/bus/lease"
+	"weir/bus/weirv1"
+	"weir/law"
+)
+
+// ErrNotHeld is the error for a command to an agent whose bucket another controller holds.
+var ErrNotHeld = errors.New("another controller holds the agent's bucket")
+
+// RunnerConfig configures a controller with its leases.
+type RunnerConfig struct {
+	Client  ClientConfig
+	Buckets int      // of the whole system, the same for all agents and controllers
+	Term    TermFile // the highest term that this controller drew
+	// Alone: a file lock makes this controller the only one. Then leases are not in the store, so a full disk does not end
+	// control.
+	Alone    bool
+	Replicas int // of the store, 1 without a cluster
+	// Changed is called after this controller got or gave up a bucket. It must return soon.
+	Changed func(bucket int, term uint64, holds bool)
+	// Events gets the events of all agents, also of other controllers' buckets.
+	Events func(agent string, e *weirv1.Events)
+}
+
+const stepEvery = 50 * time.Millisecond
+
+// Runner runs the leases of one controller on the bus.
+type Runner struct {
+	cfg     RunnerConfig
+	self    lease.Holder
+	control *Control
+	leases  *leases
+	events  chan lease.Event
+	stop    chan struct{}
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+	calls   sync.WaitGroup
+
+	mu       sync.Mutex // guards terms, sequence, and the order of commands
+	terms    []uint64   // by bucket; 0: another controller's
+	agents   map[string]bool
+	sequence uint64
+	beacons  uint64
+}
+
+// NewRunner connects a controller, and begins to take over buckets that nobody holds.
+func NewRunner(cfg RunnerConfig) (*Runner, error) {
+	if cfg.Buckets < 1 || cfg.Buckets > weirv1.MaxBuckets {
+		return nil, fmt.Errorf("%d buckets, want 1 to %d", cfg.Buckets, weirv1.MaxBuckets)
+	}
+	seen, err := cfg.Term.Load()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Runner{
+		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
+		terms: make([]uint64, cfg.Buckets), agents: map[string]bool{},
+	}
+	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Heartbeat: r.heartbeat})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	r.self = lease.Holder{Name: r.control.conn.Identity().Name, Run: nonce()}
+	if r.leases, err = newLeases(r.control.conn, cfg.Replicas); err != nil {
+		cancel()
+		r.control.Close()
+		return nil, err
+	}
+	r.done.Go(func() { r.run(ctx, seen) })
+	return r, nil
+}
+
+// Control returns the controller's side of the bus.
+func (r *Runner) Control() *Control { return r.control }
+
+// Close disconnects. The buckets stay with this run until others miss its heartbeats.
+func (r *Runner) Close() {
+	close(r.stop)
+	r.cancel()
+	r.done.Wait()
+	r.calls.Wait()
+	r.control.Close()
+}
+
+// Holds returns the term with which this controller may command an agent, and whether it may.
+func (r *Runner) Holds(agent string) (term uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	term = r.terms[lease.Bucket(agent, r.cfg.Buckets)]
+	return term, term > 0
+}
+
+// Command sends grants to an agent. cause is the origin of the report that they answer.
+func (r *Runner) Command(agent string, cause *weirv1.Origin, grants []law.Grant) error {
+	bucket := lease.Bucket(agent, r.cfg.Buckets)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.terms[bucket] == 0 {
+		return fmt.Errorf("command %s: %w", agent, ErrNotHeld)
+	}
+	c := r.header(bucket, r.terms[bucket])
+	c.Incarnation, c.EchoNs = cause.GetIncarnation(), cause.GetStampNs()
+	for _, g := range grants {
+		c.Grants = append(c.Grants, weirv1.NewGrant(g))
+	}
+	return r.control.Command(agent, c)
+}
+
+// header numbers a command. The caller has the lock until it is sent.
+func (r *Runner) header(bucket int, term uint64) *weirv1.Command {
+	r.sequence++
+	return &weirv1.Command{Bucket: uint32(bucket), Term: term, Controller: controllerOf(r.self), Sequence: r.sequence}
+}
+
+// Saw notes that an agent exists, so that it is notified of new terms. Events do this by themselves.
+func (r *Runner) Saw(agent string) {
+	bucket := lease.Bucket(agent, r.cfg.Buckets)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.agents[agent] || len(r.agents) >= maxAgents {
+		return
+	}
+	r.agents[agent] = true
+	if term := r.terms[bucket]; term > 0 {
+		r.announceTo(agent, bucket, term)
+	}
+}
+
+func (r *Runner) announceTo(agent string, bucket int, term uint64) {
+	if err := r.control.Command(agent, r.header(bucket, term)); err != nil {
+		r.control.conn.log.Warn("cannot announce a term", "agent", agent, "term", term, "error", err)
+	}
+}
+
+func (r *Runner) post(e lease.Event) {
+	select {
+	case r.events <- e:
+	case <-r.stop:
+	}
+}
+
+func (r *Runner) agentEvents(agent string, e *weirv1.Events) {
+	r.Saw(agent)
+	bucket := lease.Bucket(agent, r.cfg.Buckets)
+	for _, t := range e.GetState().GetTerms() {
+		if int(t.GetBucket()) == bucket { // an agent knows about its own bucket only
+			r.post(lease.Reported{Bucket: bucket, Holder: holderOf(t.GetController()), Term: t.GetTerm()})
+		}
+	}
+	r.cfg.Events(agent, e)
+}
+
+func (r *Runner) heartbeat(h *weirv1.Heartbeat) {
+	from := holderOf(h.GetController())
+	r.post(lease.Heard{Bucket: -1, Holder: from})
+	for _, b := range h.GetHeld() {
+		r.post(lease.Heard{Bucket: int(b.GetBucket()), Holder: from, Term: b.GetTerm()})
+	}
+}
+
+func (r *Runner) run(ctx context.Context, seen lease.Seen) {
+	begun := time.Now()
+	m := lease.New(lease.Config{Self: r.self, Buckets: r.cfg.Buckets, Term: seen.Term, Alone: r.cfg.Alone}, 0)
+	every := time.NewTicker(stepEvery)
+	defer every.Stop()
+	for {
+		var e lease.Event
+		select {
+		case <-r.stop:
+			return
+		case <-every.C:
+			e = lease.Tick{}
+		case e = <-r.events:
+		}
+		for e != nil {
+			e = r.carryOut(ctx, m.Step(time.Since(begun), e))
+		}
+	}
+}
+
+// carryOut executes the orders of a step. An order that is answered at once is the last one of its step for its bucket; the
+// answers of other orders come later.
+func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event {
+	var answers []lease.Event
+	for _, o := range orders {
+		switch o := o.(type) {
+		case lease.Beacon:
+			r.beacon(o.Held)
+		case lease.Ask:
+			r.call(ctx, func(ctx context.Context) lease.Event {
+				record, err := r.leases.read(ctx, o.Bucket)
+				if err != nil {
+					r.control.conn.log.Warn("cannot read the owner of a bucket", "bucket", o.Bucket, "error", err)
+					return nil
+				}
+				return lease.Read{Bucket: o.Bucket, Record: record}
+			})
+		case lease.Store:
+			if err := r.cfg.Term.Save(lease.Seen{Term: o.Term, Holder: r.self}); err != nil {
+				// A full disk must not end control: the record and the agents have the term, too.
+				r.control.conn.log.Error("cannot store the term: this controller continues", "term", o.Term, "error", err)
+			}
+			answers = append(answers, lease.Stored(o))
+		case lease.Write:
+			r.call(ctx, func(ctx context.Context) lease.Event {
+				revision, ok, err := r.leases.write(ctx, o.Bucket, lease.Record{Holder: r.self, Term: o.Term, Revision: o.Revision})
+				if err != nil {
+					r.control.conn.log.Warn("cannot take a bucket over", "bucket", o.Bucket, "error", err)
+					return nil
+				}
+				return lease.Written{Bucket: o.Bucket, Term: o.Term, OK: ok, Revision: revision}
+			})
+		case lease.Announce:
+			r.announce(o)
+			answers = append(answers, lease.Announced(o))
+		case lease.Began:
+			r.set(o.Bucket, o.Term, true)
+		case lease.Ended:
+			r.control.conn.log.Warn("a bucket is given up", "bucket", o.Bucket, "term", o.Term, "reason", o.Why)
+			r.set(o.Bucket, o.Term, false)
+		}
+	}
+	if len(answers) == 0 {
+		return nil
+	}
+	for _, e := range answers[1:] {
+		r.later(e)
+	}
+	return answers[0]
+}
+
+// later queues an event of our own without waiting: the queue is read by the caller.
+func (r *Runner) later(e lease.Event) {
+	select {
+	case r.events <- e:
+	default:
+		r.calls.Go(func() { r.post(e) })
+	}
+}
+
+// call asks the store without stopping the heartbeats.
+func (r *Runner) call(ctx context.Context, f func(context.Context) lease.Event) {
+	r.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		if e := f(ctx); e != nil {
+			r.post(e)
+		}
+	})
+}
+
+func (r *Runner) set(bucket int, term uint64, holds bool) {
+	r.mu.Lock()
+	r.terms[bucket] = 0
+	if holds {
+		r.terms[bucket] = term
+	}
+	r.mu.Unlock()
+	if holds {
+		r.control.conn.log.Info("this controller commands a bucket", "bucket", bucket, "term", term)
+	}
+	if r.cfg.Changed != nil {
+		r.cfg.Changed(bucket, term, holds)
+	}
+}
+
+// announce sends the term to all known agents of the bucket. Commands use the same connection, so none overtakes it.
+func (r *Runner) announce(o lease.Announce) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for agent := range r.agents {
+		if lease.Bucket(agent, r.cfg.Buckets) == o.Bucket {
+			r.announceTo(agent, o.Bucket, o.Term)
+		}
+	}
+}
+
+func (r *Runner) beacon(held []lease.Held) {
+	r.beacons++
+	h := &weirv1.Heartbeat{Controller: controllerOf(r.self), Sequence: r.beacons}
+	for _, b := range held {
+		h.Held = append(h.Held, &weirv1.HeldBucket{Bucket: uint32(b.Bucket), Term: b.Term})
+	}
+	if err := r.control.Heartbeat(h); err != nil && r.control.conn.Connected() {
+		r.control.conn.log.Warn("cannot send a heartbeat", "error", err)
+	}
+}

@@ -1,0 +1,240 @@
+// Package bus carries messages between agents and controllers: NATS, with TLS and certificates on both sides.
+//
+//	limits.go    what one identity can use
+//	subjects.go  who may send and read what
+//	server.go    the embedded server
+//	police.go    disconnects floods, and certificates that are revoked
+//	external.go  the configuration of an external cluster
+//	conn.go      the connection of a client
+//	agent.go     what an agent sends and receives
+//	control.go   what a controller sends and receives
+//	store.go     leases in the key-value store
+//	runner.go    runs the leases of a controller
+//
+// Neighbours: pki (certificates), weirv1 (messages), fence (whom an agent obeys), lease (which controller holds a bucket).
+package bus
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"weir/bus/pki"
+)
+
+// ServerConfig configures an embedded server.
+type ServerConfig struct {
+	Listen string    // address:port; port 0 takes a free one
+	Files  pki.Files // of an identity bus/NAME
+	Store  string    // directory of the key-value stores
+	Log    *slog.Logger
+	// Routes and Cluster make the server one of a cluster: the others' addresses, and where this one listens for them.
+	Cluster string
+	Routes  []string
+
+	maxMessages uint64 // for tests; 0: MaxMessages
+}
+
+// Server is an embedded server of the bus.
+type Server struct {
+	nats *server.Server
+	keys *pki.Keys
+	log  *slog.Logger
+
+	maxMessages uint64
+	stop        chan struct{}
+	done        sync.WaitGroup
+
+	mu      sync.Mutex
+	clients map[uint64]*client   // by NATS' number of the connection
+	banned  map[string]time.Time // identity -> until when
+	counts  map[string]uint64    // refused connections and messages, by reason
+}
+
+// client is a connection whose certificate was accepted.
+type client struct {
+	id       pki.Identity
+	leaf     *x509.Certificate
+	messages int64 // that it had sent when it was looked at last
+	bytes    int64
+	over     int // how many times in a row it had sent too much
+	missing  int // in how many lists of connections in a row it was missing
+}
+
+// clientRoles can connect as clients.
+var clientRoles = []pki.Role{pki.Agent, pki.Controller, pki.Observer}
+
+// StartServer starts a server. Close ends it.
+func StartServer(cfg ServerConfig) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	keys, err := pki.Load(cfg.Files, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("start the bus: %w", err)
+	}
+	if keys.Identity().Role != pki.Bus {
+		return nil, fmt.Errorf("start the bus: the certificate is for %v, want bus/NAME", keys.Identity())
+	}
+	s := &Server{
+		keys: keys, log: cfg.Log, maxMessages: cfg.maxMessages, stop: make(chan struct{}),
+		clients: map[uint64]*client{}, banned: map[string]time.Time{}, counts: map[string]uint64{},
+	}
+	if s.maxMessages == 0 {
+		s.maxMessages = MaxMessages
+	}
+	o, err := s.options(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("start the bus: %w", err)
+	}
+	if s.nats, err = server.NewServer(o); err != nil {
+		return nil, fmt.Errorf("start the bus: %w", err)
+	}
+	s.nats.SetLoggerV2(&natsLog{cfg.Log}, false, false, false)
+	s.nats.Start()
+	if !s.nats.ReadyForConnections(10 * time.Second) {
+		s.nats.Shutdown()
+		return nil, fmt.Errorf("start the bus: no connections on %s after 10 s; is the address in use?", cfg.Listen)
+	}
+	s.done.Go(s.police)
+	return s, nil
+}
+
+func (s *Server) options(cfg *ServerConfig) (*server.Options, error) {
+	host, port, err := hostPort(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	o := &server.Options{
+		ServerName: s.keys.Identity().Name, Host: host, Port: port, NoSigs: true, NoSystemAccount: false,
+		TLS: true, TLSVerify: true, TLSConfig: s.keys.ServerTLS(s.rejected, clientRoles...), TLSHandshakeFirst: true,
+		TLSTimeout: handshakeTimeout.Seconds(), AuthTimeout: handshakeTimeout.Seconds() + 1, CustomClientAuthentication: s,
+		MaxConn: MaxConnections, MaxSubs: MaxSubscriptions, MaxPayload: maxMessage, MaxPending: MaxPending, MaxControlLine: MaxControlLine,
+		PingInterval: pingEvery, MaxPingsOut: maxPings, WriteDeadline: handshakeTimeout, MaxClosedClients: 100,
+		JetStream: true, StoreDir: cfg.Store, JetStreamMaxMemory: maxStore, JetStreamMaxStore: maxStore, SyncAlways: true,
+		DisableShortFirstPing: true,
+	}
+	if port == 0 {
+		o.Port = server.RANDOM_PORT
+	}
+	if cfg.Cluster == "" {
+		return o, nil
+	}
+	o.Cluster.Name = "weir"
+	if o.Cluster.Host, o.Cluster.Port, err = hostPort(cfg.Cluster); err != nil {
+		return nil, err
+	}
+	// A route has all rights, so both ends must show a certificate of role bus.
+	o.Cluster.TLSConfig = s.keys.PeerTLS(s.rejected)
+	o.Cluster.TLSTimeout = handshakeTimeout.Seconds()
+	for _, r := range cfg.Routes {
+		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: r})
+	}
+	return o, nil
+}
+
+func hostPort(address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	return host, int(port), err
+}
+
+// URL returns the address for clients.
+func (s *Server) URL() string { return "tls://" + s.nats.Addr().String() }
+
+// Close disconnects the clients and ends the server.
+func (s *Server) Close() {
+	close(s.stop)
+	s.done.Wait()
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+}
+
+// Counts returns how many connections and messages were refused, by reason.
+func (s *Server) Counts() map[string]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]uint64{}
+	for reason, n := range s.counts {
+		out[reason] = n
+	}
+	return out
+}
+
+func (s *Server) count(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[reason]++
+}
+
+// rejected counts a certificate that was refused during the handshake.
+func (s *Server) rejected(c *x509.Certificate, err error) {
+	reason := "certificate"
+	if errors.Is(err, pki.ErrRevoked) {
+		reason = "revoked"
+	} else if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		reason = "expired"
+	} else if errors.Is(err, pki.ErrRole) {
+		reason = "role"
+	} else if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
+		reason = "unknown_ca"
+	}
+	s.count(reason)
+	s.log.Warn("a certificate is refused", "subject", c.Subject.CommonName, "reason", reason, "error", err)
+}
+
+// Check makes Server an Authentication: the identity in the certificate decides which subjects a connection can use.
+func (s *Server) Check(c server.ClientAuthentication) bool {
+	state := c.GetTLSConnectionState()
+	if state == nil || len(state.PeerCertificates) == 0 {
+		s.count("certificate")
+		return false
+	}
+	leaf := state.PeerCertificates[0]
+	id, err := pki.IdentityOf(leaf)
+	if err != nil { // the handshake refused it already
+		s.rejected(leaf, err)
+		return false
+	}
+	s.mu.Lock()
+	until, banned := s.banned[id.String()]
+	banned = banned && time.Now().Before(until)
+	if banned {
+		s.counts["banned"]++
+	} else {
+		s.clients[c.GetID()] = &client{id: id, leaf: leaf}
+	}
+	s.mu.Unlock()
+	if banned {
+		s.log.Warn("a connection is refused: the identity sent too much", "identity", id, "until", until)
+		return false
+	}
+	allowed := Allowed(id)
+	c.RegisterUser(&server.User{
+		Username: id.String(), ConnectionDeadline: leaf.NotAfter,
+		Permissions: &server.Permissions{
+			Publish:   permission(allowed.Publish),
+			Subscribe: permission(allowed.Subscribe),
+		},
+	})
+	return true
+}
+
+// permission allows the subjects and nothing else. NATS takes an empty list for everything.
+func permission(subjects []string) *server.SubjectPermission {
+	if len(subjects) == 0 {
+		return &server.SubjectPermission{Deny: []string{">"}}
+	}
+	return &server.SubjectPermission{Allow: subjects}
+}

@@ -1,0 +1,254 @@
+package weirv1
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// message is one of the four kinds.
+type message interface {
+	proto.Message
+	check() error
+}
+
+// Encode returns the message's bytes. It applies the checks of the decoder, so that a receiver never refuses it.
+func Encode(m message) ([]byte, error) {
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	b, err := proto.Marshal(m)
+	if err == nil && len(b) > MaxMessage {
+		err = tooLong(len(b))
+	}
+	return b, err
+}
+
+func tooLong(n int) error {
+	return fmt.Errorf("%w: %d bytes, want at most %d", ErrMalformed, n, MaxMessage)
+}
+
+// DecodeTelemetry reads the payload of weir.v1.tel.AGENT.
+func DecodeTelemetry(b []byte) (*Telemetry, error) { return decode(b, new(Telemetry)) }
+
+// DecodeEvents reads the payload of weir.v1.evt.AGENT.
+func DecodeEvents(b []byte) (*Events, error) { return decode(b, new(Events)) }
+
+// DecodeCommand reads the payload of weir.v1.cmd.AGENT.
+func DecodeCommand(b []byte) (*Command, error) { return decode(b, new(Command)) }
+
+// DecodeHeartbeat reads the payload of weir.v1.ctl.CONTROLLER.
+func DecodeHeartbeat(b []byte) (*Heartbeat, error) { return decode(b, new(Heartbeat)) }
+
+func decode[M message](b []byte, m M) (M, error) {
+	var none M
+	if len(b) > MaxMessage {
+		return none, tooLong(len(b))
+	}
+	// Fields of a later version are unknown here, and not kept.
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, m); err != nil {
+		return none, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if err := m.check(); err != nil {
+		return none, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return m, nil
+}
+
+func atMost[T any](what string, list []T, limit int) error {
+	if len(list) > limit {
+		return fmt.Errorf("%d %s, want at most %d", len(list), what, limit)
+	}
+	return nil
+}
+
+// totals checks counters, so that a receiver can subtract and add them.
+func totals(list ...uint64) error {
+	for _, n := range list {
+		if n > maxTotal {
+			return fmt.Errorf("a counter of %d, want at most 2^62-1", n)
+		}
+	}
+	return nil
+}
+
+func (x *Origin) check() error {
+	switch {
+	case x == nil:
+		return errors.New("no origin")
+	case x.GetIncarnation() == 0:
+		return errors.New("no incarnation")
+	case x.GetStampNs() > maxDuration:
+		return fmt.Errorf("a stamp of %d ns", x.GetStampNs())
+	}
+	return nil
+}
+
+func (x *Telemetry) check() error {
+	if err := errors.Join(x.GetOrigin().check(), atMost("ports", x.GetPorts(), MaxPorts)); err != nil {
+		return err
+	}
+	if x.GetIntervalNs() == 0 || x.GetIntervalNs() > maxDuration {
+		return fmt.Errorf("an interval of %d ns", x.GetIntervalNs())
+	}
+	sources, seen := 0, make(map[uint32]bool, len(x.GetPorts()))
+	for _, p := range x.GetPorts() {
+		if seen[p.GetPort()] {
+			return fmt.Errorf("port %d twice", p.GetPort())
+		}
+		seen[p.GetPort()] = true
+		if sources += len(p.GetSources()); sources > MaxSources {
+			return fmt.Errorf("more than %d sources", MaxSources)
+		}
+		if err := p.check(); err != nil {
+			return fmt.Errorf("port %d: %w", p.GetPort(), err)
+		}
+	}
+	return nil
+}
+
+func (x *PortReport) check() error {
+	if err := totals(x.GetBacklogBytes(), x.GetPeakBytes(), x.GetEnqueuedBytes(), x.GetDroppedPackets(), x.GetMarkedPackets()); err != nil {
+		return err
+	}
+	left, seen := x.GetMarkedPackets(), make(map[uint32]bool, len(x.GetSources()))
+	for _, s := range x.GetSources() {
+		if s.GetVm() == 0 || seen[s.GetVm()] {
+			return fmt.Errorf("source %d is no VM, or is there twice", s.GetVm())
+		}
+		seen[s.GetVm()] = true
+		// A law divides by the sum, so the parts must not exceed it.
+		if s.GetMarkedPackets() > left {
+			return errors.New("the sources have more marks than the port")
+		}
+		left -= s.GetMarkedPackets()
+	}
+	return nil
+}
+
+func (x *Events) check() error {
+	if (x.GetSwitch() == 0) == (x.GetHost() == 0) {
+		return errors.New("events need either a switch or a host")
+	}
+	err := errors.Join(x.GetOrigin().check(), atMost("arrivals", x.GetArrivals(), MaxPorts), atMost("drops", x.GetDrops(), MaxDrops),
+		atMost("deadlines", x.GetDeadlines(), MaxDeadlines))
+	if err != nil {
+		return err
+	}
+	for _, a := range x.GetArrivals() {
+		if err := a.check(); err != nil {
+			return fmt.Errorf("arrivals at port %d: %w", a.GetPort(), err)
+		}
+	}
+	for _, d := range x.GetDrops() {
+		if d.GetFlow() == nil {
+			return errors.New("a drop without its flow")
+		}
+		if err := d.GetFlow().check(); err != nil {
+			return err
+		}
+	}
+	for _, d := range x.GetDeadlines() {
+		if d.GetFlow() == nil || d.GetSizeBytes() > maxTotal || d.GetWithinNs() > maxDuration {
+			return errors.New("a deadline without its flow, or with a size or time above 2^62")
+		}
+		if err := d.GetFlow().check(); err != nil {
+			return err
+		}
+	}
+	return x.GetState().check()
+}
+
+func (x *Arrivals) check() error {
+	if err := errors.Join(totals(x.GetSyn(), x.GetFin(), x.GetRst(), x.GetResumed()), atMost("new pairs", x.GetPairs(), MaxPairs)); err != nil {
+		return err
+	}
+	for _, p := range x.GetPairs() {
+		if err := checkAddr(p.GetPeer(), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check accepts nil.
+func (x *AgentState) check() error {
+	if err := errors.Join(atMost("terms", x.GetTerms(), MaxBuckets), atMost("grants", x.GetGrants(), MaxGrants)); err != nil {
+		return err
+	}
+	if len(x.GetVersion()) > maxVersion {
+		return fmt.Errorf("a version of %d bytes", len(x.GetVersion()))
+	}
+	seen := make(map[uint32]bool, len(x.GetTerms()))
+	for _, t := range x.GetTerms() {
+		if seen[t.GetBucket()] {
+			return fmt.Errorf("bucket %d twice", t.GetBucket())
+		}
+		seen[t.GetBucket()] = true
+		if err := checkTerm(t.GetBucket(), t.GetTerm(), t.GetController()); err != nil {
+			return err
+		}
+	}
+	for _, g := range x.GetGrants() {
+		if g.GetGrant() == nil || g.GetBucket() >= MaxBuckets || g.GetTerm() > MaxTerm {
+			return errors.New("a live grant without grant, bucket or term")
+		}
+		if err := g.GetGrant().check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTerm(bucket uint32, term uint64, c *Controller) error {
+	switch {
+	case bucket >= MaxBuckets:
+		return fmt.Errorf("bucket %d, want at most %d", bucket, MaxBuckets-1)
+	case term == 0 || term > MaxTerm:
+		return fmt.Errorf("term %d, want 1 to 2^62", term)
+	}
+	return c.check()
+}
+
+func (x *Controller) check() error {
+	if x == nil || x.GetRun() == 0 || !ValidName(x.GetName()) {
+		return fmt.Errorf("no controller, or one without a run or a valid name")
+	}
+	return nil
+}
+
+func (x *Command) check() error {
+	if err := errors.Join(checkTerm(x.GetBucket(), x.GetTerm(), x.GetController()), atMost("grants", x.GetGrants(), MaxGrants)); err != nil {
+		return err
+	}
+	if x.GetSequence() == 0 {
+		return errors.New("a command without a sequence number")
+	}
+	if x.GetEchoNs() > maxDuration {
+		return fmt.Errorf("an echo of %d ns", x.GetEchoNs())
+	}
+	for i, g := range x.GetGrants() {
+		if err := g.check(); err != nil {
+			return fmt.Errorf("grant %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (x *Heartbeat) check() error {
+	if err := errors.Join(x.GetController().check(), atMost("buckets", x.GetHeld(), MaxBuckets)); err != nil {
+		return err
+	}
+	seen := make(map[uint32]bool, len(x.GetHeld()))
+	for _, h := range x.GetHeld() {
+		if seen[h.GetBucket()] {
+			return fmt.Errorf("bucket %d twice", h.GetBucket())
+		}
+		seen[h.GetBucket()] = true
+		if err := checkTerm(h.GetBucket(), h.GetTerm(), x.GetController()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
