@@ -28,8 +28,7 @@ type creditBenchState struct{ charged, promises, parked uint64 }
 // creditBench is a benchmark of the switch program with and without promises and credits.
 type creditBench struct {
 	*lawBench
-	ends fairqtest.FairQConnection // of the row
-	at   *park.Park
+	at *park.Park
 }
 
 func newCreditBench(b *testing.B) *creditBench {

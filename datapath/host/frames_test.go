@@ -34,7 +34,7 @@ func (r *rig) towards(t *testing.T, k *talk, flags byte, window, want uint16, wh
 			t.Errorf("%s, window %d: returned %d\n in   %x\n out  %x\n want %x", k.name, window, int32(verdict), in, got, out)
 		}
 		why.Seen = 1
-		if c := r.counted(t, 1); c != why {
+		if c := r.counted(t); c != why {
 			t.Errorf("%s, window %d: counted %+v, want %+v", k.name, window, c, why)
 		}
 	}
@@ -70,7 +70,7 @@ func TestClamp_Table(t *testing.T) {
 		if err := r.Heartbeat(1); err != nil {
 			t.Fatal(err)
 		}
-		set(t, r.Host, window(1, peer, 20000, time.Minute))
+		set(t, r.Host, window(peer, 20000, time.Minute))
 		r.towards(t, &k, frames.ACK, 60000, 60000, unknown) // its handshake was not seen
 		r.shake(t, &k)
 		r.towards(t, &k, frames.ACK, 60000, 157, limited) // ceil(20000 / 128)
@@ -130,7 +130,7 @@ func TestClamp_Signed(t *testing.T) {
 		_, out, _ := run(t, r.toVM, in.Bytes(), r.uplink, 0)
 		in.Window = x.field
 		x.want.Seen = 1
-		if c := r.counted(t, 1); c != x.want || !bytes.Equal(out, in.Bytes()) {
+		if c := r.counted(t); c != x.want || !bytes.Equal(out, in.Bytes()) {
 			t.Errorf("row %d: counted %+v, want %+v\n out  %x\n want %x", i, c, x.want, out, in.Bytes())
 		}
 	}
@@ -184,7 +184,7 @@ func TestClamp_OtherTraffic(t *testing.T) {
 	} {
 		verdict, out, _ := run(t, r.toVM, x.in, r.uplink, 0)
 		x.want.Seen = 1
-		if c := r.counted(t, 1); c != x.want || verdict != bpftest.TCXNext || !bytes.Equal(out, x.in) {
+		if c := r.counted(t); c != x.want || verdict != bpftest.TCXNext || !bytes.Equal(out, x.in) {
 			t.Errorf("%s: returned %d, counted %+v, want %+v", name, int32(verdict), c, x.want)
 		}
 	}

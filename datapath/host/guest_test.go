@@ -122,7 +122,7 @@ func TestGuest_Table(t *testing.T) {
 			}
 			w := row.want
 			w.Sent = 1
-			if c := r.counted(t, 1); c != w || verdict != want || !bytes.Equal(out, row.in) {
+			if c := r.counted(t); c != w || verdict != want || !bytes.Equal(out, row.in) {
 				t.Errorf("%s at %s (%s): returned %d, counted %+v, want %+v", row.name, where, p.at.Name, int32(verdict), c, w)
 			}
 		}
@@ -132,7 +132,7 @@ func TestGuest_Table(t *testing.T) {
 				t.Errorf("%s from %q: returned %d", row.name, from.Name, int32(verdict))
 			}
 		}
-		r.counted(t, 1)
+		r.counted(t)
 	}
 	// A range: VM 2 has 10.0.0.2 and .3.
 	for last, want := range map[byte]uint32{1: bpftest.TCXDrop, 2: bpftest.TCXNext, 3: bpftest.TCXNext, 4: bpftest.TCXDrop} {
@@ -158,7 +158,7 @@ func TestUplink_Class(t *testing.T) {
 		if _, _, priority := run(t, r.up, in, r.vm1, 0); priority != want {
 			t.Errorf("%s: priority %#x, want %#x", when, priority, want)
 		}
-		if c := r.counted(t, 1); c != why {
+		if c := r.counted(t); c != why {
 			t.Errorf("%s: counted %+v, want %+v", when, c, why)
 		}
 	}
@@ -174,7 +174,7 @@ func TestUplink_Class(t *testing.T) {
 			_, _, priority := run(t, r.up, in, r.vm1, 0)
 			return priority == relaxed
 		})
-		r.counted(t, 1)
+		r.counted(t)
 	}
 	expires("the lease is over")
 	expect("the lease is over", relaxed, host.Stats{Relaxed: 1})

@@ -195,7 +195,7 @@ func (h *Host) attachUplink() error {
 	if h.limiter != nil {
 		relaxed = classRelaxed
 	}
-	program, err := h.source.loadUplink(h.maps, h.cfg.Uplink.Ifindex, relaxed)
+	program, err := h.source.loadUplink(h.maps, relaxed)
 	if err != nil {
 		return fmt.Errorf("uplink %s: %w", h.cfg.Uplink.Name, err)
 	}

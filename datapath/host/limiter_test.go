@@ -14,8 +14,8 @@ import (
 
 const vmClass = 0x57480010 // of the first VM
 
-// classBytes returns the bytes that a class of the uplink has sent.
-func classBytes(t testing.TB, n *testnet.Hypervisor, handle uint32) (sent uint64) {
+// classBytes returns the bytes that the first VM's class of the uplink has sent.
+func classBytes(t testing.TB, n *testnet.Hypervisor) (sent uint64) {
 	t.Helper()
 	n.Host.Must(t, func() error {
 		l, err := netlink.LinkByIndex(n.Uplink.Ifindex)
@@ -24,7 +24,7 @@ func classBytes(t testing.TB, n *testnet.Hypervisor, handle uint32) (sent uint64
 		}
 		list, err := netlink.ClassList(l, 0)
 		for _, c := range list {
-			if a := c.Attrs(); a.Handle == handle && a.Statistics != nil && a.Statistics.Basic != nil {
+			if a := c.Attrs(); a.Handle == vmClass && a.Statistics != nil && a.Statistics.Basic != nil {
 				sent = a.Statistics.Basic.Bytes
 			}
 		}
@@ -49,11 +49,11 @@ func TestLimiter_ReachesItsRate(t *testing.T) {
 			} else {
 				n.Path(0).NewStreams(t, testnet.PeerIPv4(0), 2, testnet.Congestion(kind))
 			}
-			begin := classBytes(t, n, vmClass)
-			testnet.Until(t, "the class sends", func() bool { return classBytes(t, n, vmClass) > begin+rate/8/4 })
-			from, at := classBytes(t, n, vmClass), time.Now()
+			begin := classBytes(t, n)
+			testnet.Until(t, "the class sends", func() bool { return classBytes(t, n) > begin+rate/8/4 })
+			from, at := classBytes(t, n), time.Now()
 			testnet.Until(t, "it has sent for 2 s", func() bool { return time.Since(at) > 2*time.Second })
-			sent := float64(classBytes(t, n, vmClass)-from) * 8 / time.Since(at).Seconds()
+			sent := float64(classBytes(t, n)-from) * 8 / time.Since(at).Seconds()
 			t.Logf("%s: %.2f Mbit/s of %.0f", kind, sent/1e6, rate/1e6)
 			if sent < 0.97*rate || sent > 1.03*rate {
 				t.Errorf("%s: %.2f Mbit/s of %.0f", kind, sent/1e6, rate/1e6)

@@ -86,7 +86,7 @@ func (s *source) rehearse() error {
 		return err
 	}
 	defer func() { _ = m.Close() }()
-	p, err := alone.loadUplink(m, 0, 0)
+	p, err := alone.loadUplink(m, 0)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *source) rehearse() error {
 }
 
 // loadUplink loads the uplink's program. relaxed: the relaxed class; 0: no limiter.
-func (s *source) loadUplink(maps *hostMaps, ifindex int, relaxed uint32) (*ebpf.Program, error) {
+func (s *source) loadUplink(maps *hostMaps, relaxed uint32) (*ebpf.Program, error) {
 	return s.load(maps, hostProgWeirHostUp, map[string]any{hostVarRelaxedClass: relaxed})
 }
 

@@ -99,7 +99,7 @@ func TestHost_ChangesNothingElse(t *testing.T) {
 			changed++
 		}
 	}
-	c := r.counted(t, 1)
+	c := r.counted(t)
 	seen := c.NotTCP + c.Tunnel + c.Fragment + c.Short + c.NoAck + c.Ungranted + c.Limited + c.Smaller + c.Unknown + c.Signed + c.Unwritable
 	from := c.Relaxed + c.InClass + c.Control + c.SpoofedMAC + c.SpoofedIP + c.Malformed
 	if c.Seen != ran || seen != ran || c.Sent != sent || from != sent || c.Limited != changed || dropped != sent-c.Relaxed-c.InClass {

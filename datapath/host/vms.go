@@ -290,7 +290,9 @@ func (h *Host) restore() error {
 	if err := ports.Err(); err != nil {
 		return fmt.Errorf("read the VMs: %w", err)
 	}
-	return errors.Join(restoreKeys(h, h.maps.Pairs, h.pairs), restoreKeys(h, h.maps.FlowGrants, h.flows), h.restoreIndexes())
+	err := errors.Join(restoreKeys(h, h.maps.Pairs, h.pairs), restoreKeys(h, h.maps.FlowGrants, h.flows))
+	h.restoreIndexes()
+	return err
 }
 
 func restoreKeys[K comparable](h *Host, t *ebpf.Map, known map[K]*keyed) error {
@@ -311,7 +313,7 @@ func restoreKeys[K comparable](h *Host, t *ebpf.Map, known map[K]*keyed) error {
 }
 
 // restoreIndexes finds the indexes that no key has.
-func (h *Host) restoreIndexes() error {
+func (h *Host) restoreIndexes() {
 	used := map[uint32]bool{}
 	for _, k := range h.pairs {
 		used[k.index] = true
@@ -326,7 +328,6 @@ func (h *Host) restoreIndexes() error {
 			h.indexes.give(i)
 		}
 	}
-	return nil
 }
 
 // VMs lists the VMs, by number. Attached is false for a VM of an earlier process that was not added again: its program runs on

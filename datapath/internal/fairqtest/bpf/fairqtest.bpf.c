@@ -61,7 +61,7 @@ int undo(struct __sk_buff *ctx)
 
 // ---- promises and credits (credit_bench_test.go) ----
 
-// What each packet of a row finds: its connection, and the credits of both ports. A row that cannot be repeated as it is, because
+// Each packet of a row finds this connection and these credits of both ports. A row that cannot be repeated as it is, because
 // the packet before it changed them, has its baseline put them back, too.
 struct flow_key again_key = {};
 struct connection again_connection = {};
