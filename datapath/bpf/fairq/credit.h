@@ -146,7 +146,7 @@ __noinline int credit_opening(const struct segment *s, const struct connection *
 		return CREDIT_OPENS;
 	if (!is_opener(c, s))
 		return CREDIT_OPENS_NOTHING;
-	if (begins && (__s32)(c->sent[!s->side] - s->ack) <= 0) // a request: the other end has nothing in flight
+	if (begins && (__s32)(c->acks[!s->side].sent - s->ack) <= 0) // a request: the other end has nothing in flight
 		return CREDIT_OPENS;
 	return entered && !s->payload ? CREDIT_COMPLETES : CREDIT_OPENS_NOTHING;
 }
@@ -254,7 +254,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	if (d.ack.advance_bytes >= REACH)
 		d.ack.advance_bytes = 0;
 	d.ack.ack = s->ack;
-	d.ack.sent = c->sent[!s->side];
+	d.ack.sent = c->acks[!s->side].sent;
 	d.ack.allowed = sender->allowed;
 	d.ack.longest_bytes = sender->longest;
 	d.ack.ends = !!(sender->flags & END_FIN);

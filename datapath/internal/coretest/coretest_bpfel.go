@@ -36,12 +36,12 @@ type CoreEdgeEvent struct {
 		First            uint32
 		Next             uint32
 		Acked            uint32
-		Field            uint16
+		Shift            uint8
+		Flags            uint8
 		Port             uint16
 		Mss              uint16
 		Gso              uint16
-		Shift            uint8
-		Flags            uint8
+		Field            uint16
 		RegisteredAt     uint16
 		FieldBefore      uint16
 		Announced        uint8
@@ -196,10 +196,15 @@ type CoreGroupsEvent struct {
 		Running       uint32
 		GrantQ8       uint64
 		Epoch         uint64
+		Device        uint64
 		Spared        uint32
 		ReleaseFrom   uint32
 		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
+		DataSeen      uint32
+		Generation    uint32
+		Mode          uint32
+		Enforced      uint32
 		Law           struct {
 			_            structs.HostLayout
 			AggregateQ8  uint64
@@ -223,20 +228,15 @@ type CoreGroupsEvent struct {
 		EpochBeganNs  uint64
 		TickedNs      uint64
 		DataNs        uint64
-		Device        uint64
+		LookedNs      uint64
 		Ticks         uint64
 		TicksByPacket uint64
 		DeviceRefused uint64
 		Backlog       uint32
 		BacklogMax    uint32
-		DataSeen      uint32
 		Registered    uint32
-		Generation    uint32
 		Owned         uint32
-		Enforced      uint32
 		NapNs         uint32
-		LookedNs      uint64
-		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -251,6 +251,7 @@ type CoreGroupsEvent struct {
 			OneSidedAcks  uint32
 			Zero          uint32
 		}
+		Zero [4]uint32
 	}
 	Granted struct {
 		_        structs.HostLayout
@@ -329,10 +330,15 @@ type CoreReleaseEvent struct {
 		Running       uint32
 		GrantQ8       uint64
 		Epoch         uint64
+		Device        uint64
 		Spared        uint32
 		ReleaseFrom   uint32
 		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
+		DataSeen      uint32
+		Generation    uint32
+		Mode          uint32
+		Enforced      uint32
 		Law           struct {
 			_            structs.HostLayout
 			AggregateQ8  uint64
@@ -356,20 +362,15 @@ type CoreReleaseEvent struct {
 		EpochBeganNs  uint64
 		TickedNs      uint64
 		DataNs        uint64
-		Device        uint64
+		LookedNs      uint64
 		Ticks         uint64
 		TicksByPacket uint64
 		DeviceRefused uint64
 		Backlog       uint32
 		BacklogMax    uint32
-		DataSeen      uint32
 		Registered    uint32
-		Generation    uint32
 		Owned         uint32
-		Enforced      uint32
 		NapNs         uint32
-		LookedNs      uint64
-		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -384,6 +385,7 @@ type CoreReleaseEvent struct {
 			OneSidedAcks  uint32
 			Zero          uint32
 		}
+		Zero [4]uint32
 	}
 	NowNs        uint64
 	HeartbeatNs  uint64
@@ -439,12 +441,12 @@ type CoreSlotsEvent struct {
 		First            uint32
 		Next             uint32
 		Acked            uint32
-		Field            uint16
+		Shift            uint8
+		Flags            uint8
 		Port             uint16
 		Mss              uint16
 		Gso              uint16
-		Shift            uint8
-		Flags            uint8
+		Field            uint16
 		RegisteredAt     uint16
 		FieldBefore      uint16
 		Announced        uint8
@@ -466,10 +468,15 @@ type CoreSlotsEvent struct {
 		Running       uint32
 		GrantQ8       uint64
 		Epoch         uint64
+		Device        uint64
 		Spared        uint32
 		ReleaseFrom   uint32
 		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
+		DataSeen      uint32
+		Generation    uint32
+		Mode          uint32
+		Enforced      uint32
 		Law           struct {
 			_            structs.HostLayout
 			AggregateQ8  uint64
@@ -493,20 +500,15 @@ type CoreSlotsEvent struct {
 		EpochBeganNs  uint64
 		TickedNs      uint64
 		DataNs        uint64
-		Device        uint64
+		LookedNs      uint64
 		Ticks         uint64
 		TicksByPacket uint64
 		DeviceRefused uint64
 		Backlog       uint32
 		BacklogMax    uint32
-		DataSeen      uint32
 		Registered    uint32
-		Generation    uint32
 		Owned         uint32
-		Enforced      uint32
 		NapNs         uint32
-		LookedNs      uint64
-		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -521,6 +523,7 @@ type CoreSlotsEvent struct {
 			OneSidedAcks  uint32
 			Zero          uint32
 		}
+		Zero [4]uint32
 	}
 	NowNs  uint64
 	Id     uint32
