@@ -133,6 +133,13 @@ WEIR_INLINE weir_u16 window_rewrite(const struct window_ack *a, struct window_ed
 	return field;
 }
 
+// Reports whether an ACK's own window is within its grant. A floor only adds to a grant, so window_rewrite then returns the
+// ACK's own field, if there is no cap and the right edge may move to the left.
+WEIR_INLINE int window_fits(const struct window_ack *a)
+{
+	return a->window_q8 >> 8 >= (weir_u64)a->field << window_shift(a->shift, a->syn);
+}
+
 // Returns a window field in another scale, rounded down so that it never promises more room than its sender has
 // (scale: unify). Only the low 4 bits of both shifts count. Above 65535 the result is 65535.
 WEIR_INLINE weir_u16 window_convert(weir_u16 field, weir_u8 from_shift, weir_u8 to_shift)

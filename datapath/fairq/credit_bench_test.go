@@ -68,7 +68,7 @@ func (f *creditBench) puts(b *testing.B, r *creditRow, on bool, flows, aheadNs u
 	key := benchKey()
 	var c fairqtest.FairQConnection
 	puts := []error{f.Flows.Lookup(key, &c)}
-	c.Sent = [2]uint32{2000, 2000}
+	c.Acks[0].Sent, c.Acks[1].Sent = 2000, 2000
 	c.End[0].First, c.End[1].First = 1999, 1000
 	if r.find != nil {
 		r.find(&c)

@@ -15,8 +15,6 @@ import (
 
 type fairqConnection struct {
 	_          structs.HostLayout
-	Sent       [2]uint32
-	End        [2]fairqEnd
 	Seen       uint32
 	Owner      uint16
 	Flags      uint8
@@ -26,6 +24,8 @@ type fairqConnection struct {
 	DataLately [2]uint8
 	AcksLately [2]uint8
 	Signs      [2]uint8
+	End        [2]fairqEnd
+	Ends       fairqFlowEnds
 	Acks       [2]struct {
 		_    structs.HostLayout
 		Edge struct {
@@ -39,20 +39,22 @@ type fairqConnection struct {
 		FlightBefore uint32
 		Offered      uint32
 		Granted      uint32
+		Sent         uint32
+		Zero         [3]uint32
 	}
-	Ends fairqFlowEnds
+	Zero [4]uint32
 }
 
 type fairqControl struct {
 	_           structs.HostLayout
 	Schema      uint32
-	Sweep       uint32
+	Swept       uint32
 	HeartbeatNs uint64
 	LeaseNs     uint64
 	Releasing   uint32
 	IdleSweeps  uint32
 	Seed        [2]uint64
-	Swept       uint32
+	Sweep       uint32
 	Watched     uint32
 }
 
@@ -80,12 +82,12 @@ type fairqEnd struct {
 	First            uint32
 	Next             uint32
 	Acked            uint32
-	Field            uint16
+	Shift            uint8
+	Flags            uint8
 	Port             uint16
 	Mss              uint16
 	Gso              uint16
-	Shift            uint8
-	Flags            uint8
+	Field            uint16
 	RegisteredAt     uint16
 	FieldBefore      uint16
 	Announced        uint8
@@ -152,10 +154,15 @@ type fairqPort struct {
 	Running       uint32
 	GrantQ8       uint64
 	Epoch         uint64
+	Device        uint64
 	Spared        uint32
 	ReleaseFrom   uint32
 	ReleaseQ8     uint64
 	EquilibriumQ8 uint64
+	DataSeen      uint32
+	Generation    uint32
+	Mode          uint32
+	Enforced      uint32
 	Law           struct {
 		_            structs.HostLayout
 		AggregateQ8  uint64
@@ -179,20 +186,15 @@ type fairqPort struct {
 	EpochBeganNs  uint64
 	TickedNs      uint64
 	DataNs        uint64
-	Device        uint64
+	LookedNs      uint64
 	Ticks         uint64
 	TicksByPacket uint64
 	DeviceRefused uint64
 	Backlog       uint32
 	BacklogMax    uint32
-	DataSeen      uint32
 	Registered    uint32
-	Generation    uint32
 	Owned         uint32
-	Enforced      uint32
 	NapNs         uint32
-	LookedNs      uint64
-	Mode          uint32
 	Easing        uint32
 	RttNs         uint32
 	RttBeforeNs   uint32
@@ -207,6 +209,7 @@ type fairqPort struct {
 		OneSidedAcks  uint32
 		Zero          uint32
 	}
+	Zero [4]uint32
 }
 
 type fairqPortArg struct {
@@ -256,22 +259,22 @@ type fairqPortConfig struct {
 type fairqPortCounts struct {
 	_          structs.HostLayout
 	Seen       uint64
+	Data       uint64
+	Smaller    uint64
+	Rewritten  uint64
+	Ungoverned uint64
+	Free       uint64
+	NoAck      uint64
 	NotTcp     uint64
 	Tunnel     uint64
 	Fragment   uint64
 	Short      uint64
-	NoAck      uint64
-	Rewritten  uint64
-	Smaller    uint64
 	Unknown    uint64
-	Ungoverned uint64
-	Free       uint64
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
 	LeftToEdge uint64
 	Dropped    uint64
-	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64

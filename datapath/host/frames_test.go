@@ -70,7 +70,7 @@ func TestClamp_Table(t *testing.T) {
 		if err := r.Heartbeat(1); err != nil {
 			t.Fatal(err)
 		}
-		set(t, r.Host, window(peer, 20000, time.Minute))
+		set(t, r.Host, window(peer, 20000))
 		r.towards(t, &k, frames.ACK, 60000, 60000, unknown) // its handshake was not seen
 		r.shake(t, &k)
 		r.towards(t, &k, frames.ACK, 60000, 157, limited) // ceil(20000 / 128)

@@ -88,9 +88,9 @@ func set(t testing.TB, h *host.Host, grants ...law.Grant) {
 	}
 }
 
-// window is a window grant of owner 1 for the first VM and a peer.
-func window(peer netip.Addr, bytes uint64, lease time.Duration) law.Grant {
-	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: peer}}, Value: bytes, Lease: lease}
+// window is a window grant of owner 1 for the first VM and a peer, of one minute.
+func window(peer netip.Addr, bytes uint64) law.Grant {
+	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: peer}}, Value: bytes, Lease: time.Minute}
 }
 
 // statsOf returns a VM's counters.

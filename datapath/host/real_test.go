@@ -46,7 +46,7 @@ func pairLimited(t *testing.T, offload, ipv6 bool) {
 	if most, _ := inFlight(t, limited.Pair(0), 2000); most < quick {
 		t.Fatalf("before the grant at most %d bytes are in flight: the test could not see a limit", most)
 	}
-	set(t, h, window(addr(peer(0)), 1, time.Minute))
+	set(t, h, window(addr(peer(0)), 1))
 	testnet.Until(t, "the pair is limited", func() bool {
 		most, mss := inFlight(t, limited.Pair(0), 1)
 		return most <= 2*mss

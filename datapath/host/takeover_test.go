@@ -36,7 +36,7 @@ func TestHost_TakeOver(t *testing.T) {
 	}
 	keepOwner(t, dir, 1) // the owner is a third process
 	peer := addr(testnet.PeerIPv4(0))
-	set(t, first, window(peer, 1, time.Minute), law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 2}}, Value: 30e6, Lease: time.Minute})
+	set(t, first, window(peer, 1), law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 2}}, Value: 30e6, Lease: time.Minute})
 	var busy *attach.Busy
 	if _, err := host.Open(c); !errors.As(err, &busy) {
 		t.Fatalf("a second process was admitted: %v", err)
@@ -167,7 +167,7 @@ func TestHost_Killed(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	stream := n.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
-	set(t, h, window(addr(testnet.PeerIPv4(0)), 1, time.Minute))
+	set(t, h, window(addr(testnet.PeerIPv4(0)), 1))
 	testnet.Until(t, "the pair is limited", func() bool {
 		most, mss := inFlight(t, stream.Pair(0), 1)
 		return most <= 2*mss

@@ -52,12 +52,12 @@ type End struct {
 	First            uint32 // sequence number of its SYN
 	Next             uint32 // behind its FIN
 	_                uint32 // in the kernel only: of connections that the simulator does not have
-	_                uint16
+	Shift            uint8  // scale shift of its windows
+	Flags            uint8  // EndSeen ...
 	Port             uint16 // id + 1 of the port that its data leaves by; 0: unknown
 	MSS              uint16 // its option, bytes; 0: none
 	_                uint16
-	Shift            uint8 // scale shift of its windows
-	Flags            uint8 // EndSeen ...
+	_                uint16
 	RegisteredAt     uint16
 	_                uint16
 	Announced        uint8 // with EndUnified: the scale shift that the other end uses instead of Shift
@@ -95,10 +95,15 @@ type Port struct {
 	Running       uint32 // 1: the timer must run
 	GrantQ8       uint64 // the window that ACKs are limited to, bytes * 256; 0: none
 	Epoch         uint64
+	_             uint64
 	Spared        uint32 // flows in buckets below it are unlimited
 	ReleaseFrom   uint32 // of those, flows in buckets from this one on are being released
 	ReleaseQ8     uint64 // the window that limits them meanwhile, bytes * 256; 0: none
 	EquilibriumQ8 uint64 // (C * RTT + target) / flows, if only a part of the flows is limited
+	DataSeen      uint32 // 1: data left since the last tick
+	Generation    uint32 // of the register, from 1
+	Mode          uint32
+	Enforced      uint32 // 1: at the last tick the law limited windows
 	Law           FairQState
 	Wheel         [8]uint32 // directions, by the epoch of their slot
 	Opening       [8]uint32 // directions of open handshakes, by the epoch of their SYN-ACK
@@ -108,14 +113,8 @@ type Port struct {
 	_             [4]uint64
 	Backlog       uint32 // at the last tick, bytes
 	BacklogMax    uint32
-	DataSeen      uint32 // 1: data left since the last tick
 	Registered    uint32 // directions in the register
-	Generation    uint32 // of the register, from 1
-	_             uint32
-	Enforced      uint32 // 1: at the last tick the law limited windows
-	_             uint32
-	_             uint64
-	Mode          uint32
+	_             [2]uint32
 	Easing        uint32
 	_             [3]uint32
 	Pacing        uint32 // 1: windows are one segment, and ACKs need credits
@@ -123,6 +122,7 @@ type Port struct {
 		_ uint64
 		_ [6]uint32
 	}
+	_ [4]uint32
 
 	here uint64 // struct native_port
 }
@@ -189,12 +189,17 @@ func (s *Switch) Port(id int) *Port { return (*Port)(unsafe.Pointer(&s.entry(id)
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(End{})-C.sizeof_struct_end]
 	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Assumed)-unsafe.Offsetof(C.struct_end{}.assumed)]
+	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Flags)-unsafe.Offsetof(C.struct_end{}.flags)]
 	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Announced)-unsafe.Offsetof(C.struct_end{}.announced)]
 	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Port)-unsafe.Offsetof(C.struct_end{}.port)]
 	_ = [1]struct{}{}[unsafe.Sizeof(Port{})-C.sizeof_struct_native_port]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Law)-unsafe.Offsetof(C.struct_port{}.law)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Wheel)-unsafe.Offsetof(C.struct_port{}.wheel)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.DataNs)-unsafe.Offsetof(C.struct_port{}.data_ns)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Spared)-unsafe.Offsetof(C.struct_port{}.spared)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Mode)-unsafe.Offsetof(C.struct_port{}.mode)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Registered)-unsafe.Offsetof(C.struct_port{}.registered)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Pacing)-unsafe.Offsetof(C.struct_port{}.pacing)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.DataSeen)-unsafe.Offsetof(C.struct_port{}.data_seen)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Generation)-unsafe.Offsetof(C.struct_port{}.generation)]
 	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Enforced)-unsafe.Offsetof(C.struct_port{}.enforced)]

@@ -7,6 +7,8 @@ package native
 
 #cgo noescape window_rewrite
 #cgo nocallback window_rewrite
+#cgo noescape window_fits
+#cgo nocallback window_fits
 #cgo noescape window_granted
 #cgo nocallback window_granted
 #cgo nocallback window_checksum
@@ -26,6 +28,14 @@ func WindowRewrite(a *WindowAck, edge *WindowEdge) uint16 {
 	field := C.window_rewrite(&ack, &e)
 	*edge = WindowEdge{uint32(e.right), uint32(e.known)}
 	return uint16(field)
+}
+
+// WindowFits reports whether an ACK's own window is within its grant, whatever its floor is: window_fits.
+func WindowFits(a *WindowAck) bool {
+	ack := C.struct_window_ack{
+		window_q8: C.weir_u64(a.WindowQ8), field: C.weir_u16(a.Field), shift: C.weir_u8(a.Shift), syn: C.weir_u8(a.SYN),
+	}
+	return C.window_fits(&ack) != 0
 }
 
 // WindowGranted records that a window of bytes was granted at ack: window_granted.

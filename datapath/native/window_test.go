@@ -177,6 +177,35 @@ func TestWindowRewrite_OnlyEverShrinks(t *testing.T) {
 	}
 }
 
+// The switch program leaves an ACK that fits its grant without a look at the floor.
+func TestWindowFits_KeepsTheOwnField(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 0))
+	fits := 0
+	const trials = 300_000
+	for range trials {
+		a := native.WindowAck{
+			WindowQ8: sized(r, 40), FloorBytes: uint32(sized(r, 32)), Field: uint16(sized(r, 16)), Shift: uint8(r.IntN(17)),
+			SYN: uint8(r.IntN(2)), Ack: r.Uint32(),
+		}
+		own := uint64(a.Field) << (min(a.Shift, 14) * (1 - a.SYN))
+		if r.IntN(2) == 0 { // near its own window
+			a.WindowQ8 = own<<8 + uint64(r.IntN(1024)) - min(own<<8, 512)
+		}
+		if fit := native.WindowFits(&a); fit != (a.WindowQ8>>8 >= own) {
+			t.Fatalf("%+v: fits %v", a, fit)
+		} else if !fit {
+			continue
+		}
+		fits++
+		if got := native.WindowRewrite(&a, &native.WindowEdge{}); got != a.Field {
+			t.Fatalf("%+v fits, but %d is written", a, got)
+		}
+	}
+	if fits < trials/4 || fits > 3*trials/4 {
+		t.Errorf("%d of %d fit", fits, trials)
+	}
+}
+
 // A sender's right edge moves left only if its receiver moves it, over many wraps of the sequence numbers. The
 // clamp is effective: the window is never larger than it must be.
 func TestShrinkAvoid_RightEdgeNeverMovesLeft(t *testing.T) {

@@ -43,6 +43,7 @@ struct ack {
 	struct granted granted; // what the port grants the flow
 	__u32 id;          // of the port
 	int may_advertise;
+	int unifies;       // scale: unify
 	struct window_ack window;
 	struct asked asked;
 };
@@ -56,18 +57,41 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	a->sender = &c->end[!s->side];
 	a->id = id;
 	a->port = port_of(id);
-	a->config = bpf_map_lookup_elem(&configs, &id);
+	a->config = LAW_TRACED ? bpf_map_lookup_elem(&configs, &id) : NULL; // otherwise on_ack reads it if it must
+	a->unifies = scale == SCALE_UNIFY;
 	a->said = &stats->ungoverned;
 	a->granted = (struct granted){};
 	a->may_advertise = 1;
 	a->asked = (struct asked){};
 	a->window = (struct window_ack){
-		.field = scale == SCALE_UNIFY ? unify_field(a->receiver, s) : s->window,
+		.field = a->unifies ? unify_field(a->receiver, s) : s->window,
 		.shift = shift_of(a->receiver, s),
 		.syn = !!(s->flags & TCP_SYN),
 		.ack = s->ack,
 		.shrink = shrink,
 	};
+}
+
+static __always_inline struct port_config *ack_config(__u32 id) { return bpf_map_lookup_elem(&configs, &id); }
+
+// Reports whether the limit of an ACK depends on its port's state only, not on its configuration. It is so for all ACKs of a
+// flow whose data was seen here. A trace reads the configuration of every ACK.
+static __always_inline int ack_is_plain(const struct ack *a, const int credit)
+{
+	return !LAW_TRACED && !credit && !a->unifies && shrink != WINDOW_SHRINK_AVOID && likely(!a->window.syn && a->sender->port);
+}
+
+// Reads what the port grants a plain ACK. Returns 1 if the ACK keeps its window, whatever the port's configuration is.
+static __always_inline int ack_passes(struct ack *a, struct connection *c, struct port_counts *stats)
+{
+	grant_of(NULL, a->port, c->bucket, 0, 1, 0, &a->granted);
+	if (!ack_is_limitable(&a->granted))
+		return 1;
+	a->window.window_q8 = ack_limit_q8(&a->granted);
+	if (!window_fits(&a->window))
+		return 0;
+	a->said = a->granted.window_q8 ? &stats->smaller : &stats->free_;
+	return 1;
 }
 
 static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets,
@@ -135,21 +159,26 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	__u8 bits = s->reserved;
 	__u16 field, limited;
 	struct ack a;
+	int plain;
 
 	ack_begins(&a, s, c, stats);
-	if (s->is_signed) {
+	if (unlikely(s->is_signed)) {
 		observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, a.window.field), packets, watched);
 		stats->signed_ += packets;
 		return s->window;
 	}
 	field = limited = a.window.field;
-	if (a.port && a.config) {
-		ack_is_granted(&a, s, c, packets, credit);
-		if (edge)
-			a.may_advertise = grant_advertises(a.port, c->bucket, &a.granted);
-		if (ack_is_limitable(&a.granted))
+	plain = ack_is_plain(&a, credit);
+	if (likely(a.port) && !(plain && ack_passes(&a, c, stats))) {
+		if (!LAW_TRACED)
+			a.config = ack_config(a.id);
+		if (a.config && !plain)
+			ack_is_granted(&a, s, c, packets, credit);
+		if (a.config && ack_is_limitable(&a.granted))
 			field = ack_is_limited(&a, acks, stats, packets, &limited);
 	}
+	if (edge && a.port)
+		a.may_advertise = grant_advertises(a.port, c->bucket, &a.granted);
 	observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
 	if (edge)
 		field = edge_handles(&a.window, a.receiver, s, field, &bits, &a.granted, a.may_advertise, &a.asked);

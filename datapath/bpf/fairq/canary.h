@@ -135,7 +135,7 @@ __noinline int groups_begin(struct __sk_buff *ctx, struct connection *c, const s
 // passed for LATELY sweeps, `others` gets as many sweeps to follow.
 static __always_inline void went_on(__u8 *these, __u8 *others)
 {
-	if (*these == LATELY)
+	if (likely(*these == LATELY))
 		return;
 	if (!*these)
 		*others = LATELY;
@@ -145,18 +145,19 @@ static __always_inline void went_on(__u8 *these, __u8 *others)
 // Counts data that leaves. Of a segment that is new in part, the bytes before the furthest byte sent count as again.
 static __always_inline void group_data(struct connection *c, const struct segment *s, int limited, int watched)
 {
+	struct acks *a = &c->acks[s->side & 1];
 	struct group_counts *group;
 	__u32 back, again = 0;
 
-	back = c->sent[s->side & 1] - s->seq;
+	back = a->sent - s->seq;
 	if (back <= REACH)
 		again = back < s->payload ? back : s->payload;
-	if (again < s->payload) {
-		c->sent[s->side & 1] = s->seq + s->payload;
+	if (likely(again < s->payload)) {
+		a->sent = s->seq + s->payload;
 		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 	}
-	group = watched ? group_of(port_id, limited) : NULL;
-	if (!group)
+	group = unlikely(watched) ? group_of(port_id, limited) : NULL;
+	if (likely(!group))
 		return;
 	group->data_bytes += s->payload;
 	group->again_bytes += again;
@@ -203,8 +204,8 @@ static __always_inline void group_ack(struct connection *c, const struct segment
 	__u32 ack = s->ack, ahead, sent;
 	int beyond = 0;
 
-	if (ack - a->round - 1 < REACH) {
-		sent = c->sent[!s->side];
+	if (unlikely(ack - a->round - 1 < REACH)) {
+		sent = c->acks[!s->side].sent;
 		beyond = ack - sent - 1 < REACH;
 		if (beyond) // it acknowledges a FIN, or data that took another path
 			ack = sent;
@@ -228,11 +229,11 @@ static __always_inline void groups_hear(struct connection *c, const struct segme
 	struct acks *a = &c->acks[s->side & 1];
 
 	if (!(c->end[s->side & 1].flags & END_SEEN))
-		c->sent[s->side & 1] = s->seq;
+		c->acks[s->side & 1].sent = s->seq;
 	if (!a->una)
 		acks_begin(a, s->ack);
-	if (!(c->end[!s->side].flags & END_SEEN) && !c->sent[!s->side])
-		c->sent[!s->side] = s->ack;
+	if (!(c->end[!s->side].flags & END_SEEN) && !c->acks[!s->side].sent)
+		c->acks[!s->side].sent = s->ack;
 }
 
 // Advances the sequence numbers of an end whose peer was not seen: it sends data without ACKs, or ACKs without data.
@@ -240,8 +241,8 @@ static __always_inline void groups_alone(struct connection *c, const struct segm
 {
 	struct acks *a = &c->acks[s->side & 1];
 
-	if (s->payload && s->seq + s->payload - c->sent[s->side & 1] - 1 < REACH) {
-		c->sent[s->side & 1] = s->seq + s->payload;
+	if (s->payload && s->seq + s->payload - c->acks[s->side & 1].sent - 1 < REACH) {
+		c->acks[s->side & 1].sent = s->seq + s->payload;
 		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 	}
 	if (s->ack - a->una - 1 < REACH) {

@@ -100,7 +100,7 @@ static __always_inline void end_from_syn(struct connection *c, const struct segm
 	c->signs[s->side & 1] = signs_heard(c->signs[s->side & 1], o->is_signed);
 	e->first = s->seq;
 	e->next = segment_next(s);
-	c->sent[s->side & 1] = s->seq + 1;
+	c->acks[s->side & 1].sent = s->seq + 1;
 	acks_begin(&c->acks[!s->side], s->seq + 1);
 	e->mss = o->mss;
 	e->port = port_id + 1;
@@ -347,7 +347,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(!s->side);
 		groups_begin(ctx, draft, s);
-		draft->sent[!s->side] = s->ack;
+		draft->acks[!s->side].sent = s->ack;
 		acks_begin(&draft->acks[s->side & 1], s->ack);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);

@@ -187,7 +187,7 @@ static __always_inline int credit_opening(const struct segment *s, const struct 
 
 	if (!s || !c)
 		return CREDIT_OPENS_NOTHING;
-	sent = c->sent[!s->side];
+	sent = c->acks[!s->side].sent;
 	opens = credit_opens(!!(s->flags & TCP_SYN), is_opener(c, s), begins, entered && !s->payload, sent, s->ack);
 	asked_opens(s, c, begins, entered && !s->payload, sent, opens);
 	return opens;
@@ -196,7 +196,7 @@ static __always_inline int credit_opening(const struct segment *s, const struct 
 // Reports whether a segment belongs to its connection (credit_fits of core). A SYN gives its own.
 __noinline int credit_belongs(const struct segment *s, const struct connection *c)
 {
-	return s && c && (s->flags & TCP_SYN || credit_fits(s->seq, c->sent[s->side & 1], s->ack, c->sent[!s->side]));
+	return s && c && (s->flags & TCP_SYN || credit_fits(s->seq, c->acks[s->side & 1].sent, s->ack, c->acks[!s->side].sent));
 }
 
 // Calls credit_answered. Without a lease no answer gets a promise.
@@ -351,7 +351,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->ack.advance_bytes = credit_advance(una, s->ack);
 	asked_advance(id, una, s->ack, d->ack.advance_bytes);
 	d->ack.ack = s->ack;
-	d->ack.sent = c->sent[!s->side];
+	d->ack.sent = c->acks[!s->side].sent;
 	d->ack.allowed = sender->allowed;
 	d->ack.longest_bytes = sender->longest;
 	d->ack.ends = !!(sender->flags & END_FIN);

@@ -10,28 +10,28 @@
 #include "port.h"
 #include "slots.h"
 
-// Handles data that leaves by this port: its direction counts here, and this port's window governs it. belongs: a constant 1
-// without promises and credits, else credit_belongs.
-static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
+// Handles data that leaves by this port, of this id: its direction counts here, and this port's window governs it. belongs: a
+// constant 1 without promises and credits, else credit_belongs.
+static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port, __u32 id,
 				    struct port_counts *stats, __u64 packets, int watched, int belongs)
 {
 	struct end *e = &c->end[s->side & 1], *receiver = &c->end[!s->side];
 
 	stats->data += packets;
-	if (!port->data_seen)
+	if (unlikely(!port->data_seen))
 		port->data_seen = 1;
-	if (e->port != port_id + 1)
-		e->port = port_id + 1;
-	if (c->flags & CONNECTION_RESET) // the ends did not accept the RST: data goes on
+	if (unlikely(e->port != id + 1))
+		e->port = id + 1;
+	if (unlikely(c->flags & CONNECTION_RESET)) // the ends did not accept the RST: data goes on
 		c->flags &= ~CONNECTION_RESET;
 	end_sends(e, segment_next(s));
-	if (e->slot != slot_at(port_id, port->epoch))
-		slot_take(c, s->side, port_id);
-	if (count == COUNT_HANDSHAKE && register_lapsed(port, e, port_id))
+	if (unlikely(e->slot != slot_at(id, port->epoch)))
+		slot_take(c, s->side, id);
+	if (unlikely(e->registration) && count == COUNT_HANDSHAKE && register_lapsed(port, e, id))
 		register_enter(c, s->side);
-	if (ctx->gso_size > e->gso)
+	if (unlikely(ctx->gso_size > e->gso))
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
-	if (!(receiver->flags & END_SCALE))
+	if (unlikely(!(receiver->flags & END_SCALE)))
 		adopt_data(receiver, s);
 	if (belongs)
 		group_data(c, s, is_limited(port, c), watched);

@@ -31,24 +31,29 @@
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// Every 16th packet checks whether it must sample in the timer's place. So a timer that stalls does not stop the law,
-// and a timer may rest, which costs less.
-static __always_inline void take_timers_place(struct port *port, __u64 seen, __u64 packets)
+// Reads the headers with a stack of its own: with a trace, the functions that fairq_packet calls need more of it.
+__noinline int segment_read_apart(struct __sk_buff *ctx, struct segment *s)
 {
-	struct port_config *config;
-	__u32 id = port_id;
+	return s ? segment_read(ctx, s) : SEGMENT_SHORT;
+}
+
+// Reports whether a packet must sample in the timer's place. A function of its own, because few packets call it.
+__noinline int timer_is_late(__u32 id)
+{
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
 	__u64 now;
 
-	if (!((seen ^ (seen - packets)) & ~15ull) || !port->running)
-		return;
-	config = bpf_map_lookup_elem(&configs, &id);
-	if (!config)
-		return;
+	if (!config || !port)
+		return 0;
 	now = bpf_ktime_get_ns();
 	port->looked_ns = now;
-	if (law_may_sample(id, config, port, now))
-		port_tick(id, 1);
+	return law_may_sample(id, config, port, now);
 }
+
+// Reports whether a packet must check the timer: every 16th. So a timer that stalls does not
+// stop the law, and a timer may rest, which costs less.
+static __always_inline int is_sixteenth(__u64 seen, __u64 packets) { return ((seen ^ (seen - packets)) & ~15ull) != 0; }
 
 static __always_inline int acknowledges(const struct segment *s)
 {
@@ -60,9 +65,9 @@ static __always_inline struct connection *connection_of(struct __sk_buff *ctx, s
 {
 	struct connection *c;
 
-	if (!(s->flags & TCP_SYN)) {
+	if (likely(!(s->flags & TCP_SYN))) {
 		c = bpf_map_lookup_elem(&flows, &s->key);
-		if (c)
+		if (likely(c))
 			return c;
 		*table = on_unknown(ctx, s);
 	} else if (s->flags & TCP_ACK) {
@@ -75,6 +80,23 @@ static __always_inline struct connection *connection_of(struct __sk_buff *ctx, s
 	if (*table == TABLE_PENDING)
 		return bpf_map_lookup_elem(&pending, &s->key);
 	return NULL;
+}
+
+// Handles the first segment of a connection in this sweep. A function of its own, because few packets call it.
+__noinline int connection_sweeps(struct connection *c, __u32 sweep)
+{
+	__u32 sweeps;
+
+	if (!c)
+		return 0;
+	sweeps = sweep - c->seen;
+	c->seen = sweep;
+	for (int side = 0; side < 2; side++) {
+		flight_sweep(&c->acks[side], sweeps);
+		adopt_sweep(&c->end[side]);
+		c->signs[side] = signs_later(c->signs[side]);
+	}
+	return 0;
 }
 
 // Handles a segment whose connection is in no table. Returns the program's verdict.
@@ -97,28 +119,29 @@ static __always_inline int on_no_connection(struct __sk_buff *ctx, struct segmen
 // credit: promises and credits (credit.h); a constant, so that the program without them has no code of them.
 static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 {
-	__u32 id = port_id;
+	__u32 id = port_id, edge;
 	struct port *port = bpf_map_lookup_elem(&ports, &id);
 	struct port_counts *stats = bpf_map_lookup_elem(&counts, &id);
 	struct control *control = control_of();
 	__u64 packets = packets_of(ctx);
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
-	struct segment s = {};
+	struct segment s;
 	struct connection *c;
 	enum segment_kind kind;
 	__u16 field;
 	int table = TABLE_NONE, left, parks = 0, belongs = 1;
 
-	if (!port || !stats || !control)
+	if (unlikely(!port || !stats || !control))
 		return TCX_NEXT;
 	if (credit && park_is_return(ctx)) // it was handled before it waited
 		return TCX_NEXT;
 	stats->seen += packets;
-	if (port->device != (__u64)skb->dev)
+	if (unlikely(port->device != (__u64)skb->dev))
 		port->device = (__u64)skb->dev;
-	take_timers_place(port, stats->seen, packets);
-	kind = segment_read(ctx, &s);
-	if (kind != SEGMENT_TCP) {
+	if (unlikely(is_sixteenth(stats->seen, packets)) && port->running && timer_is_late(id))
+		port_tick(id, 1);
+	kind = LAW_TRACED ? segment_read_apart(ctx, &s) : segment_read(ctx, &s);
+	if (unlikely(kind != SEGMENT_TCP)) {
 		if (credit)
 			credit_uncredited(ctx);
 		count_not_tcp(&stats->not_tcp, kind, packets);
@@ -127,49 +150,44 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 	c = connection_of(ctx, &s, &table);
 	if (credit && (!c || !s.payload))
 		credit_uncredited(ctx);
-	if (!c)
+	if (unlikely(!c))
 		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);
-	if (c->seen != control->sweep) {
-		flight_sweep(&c->acks[0], control->sweep - c->seen);
-		flight_sweep(&c->acks[1], control->sweep - c->seen);
-		c->seen = control->sweep;
-		adopt_sweep(&c->end[0]);
-		adopt_sweep(&c->end[1]);
-		c->signs[0] = signs_later(c->signs[0]);
-		c->signs[1] = signs_later(c->signs[1]);
+	if (unlikely(c->seen != control->sweep)) {
+		connection_sweeps(c, control->sweep);
 		if (!in_scope(ctx, &s)) { // the scope has changed since the connection was entered
 			connection_remove(&s.key, c);
 			return on_no_connection(ctx, &s, stats, packets, 1);
 		}
 	}
-	if (!(c->flags & CONNECTION_BARE) && on_signed(ctx, &s, c, packets)) {
+	if (unlikely(!(c->flags & CONNECTION_BARE)) && on_signed(ctx, &s, c, packets)) {
 		stats->dropped += packets;
 		return TCX_DROP;
 	}
 	if (credit)
 		belongs = credit_belongs(&s, c);
-	if (s.payload && c->owner) // only connections in the table count, also if their SYN carries data
-		on_data(ctx, &s, c, port, stats, packets, control->watched, belongs);
-	if (s.flags & (TCP_FIN | TCP_RST))
+	if (s.payload && likely(c->owner)) // only connections in the table count, also if their SYN carries data
+		on_data(ctx, &s, c, port, id, stats, packets, control->watched, belongs);
+	if (unlikely(s.flags & (TCP_FIN | TCP_RST)))
 		on_end(&s, c);
-	if (!acknowledges(&s)) {
+	if (unlikely(!acknowledges(&s))) {
 		stats->no_ack += packets;
 		return TCX_NEXT;
 	}
-	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
+	if (unlikely(c->syn_ns) && count == COUNT_HANDSHAKE && is_opener(c, &s))
 		handshake_ends(c);
 	if (credit && belongs)
 		parks = credit_first(ctx, &s, c, table);
 	if (credit && parks)
 		parks = credit_ack(ctx, &s, c, parks);
-	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;
+	edge = edge_interval;
+	left = edge ? edge_leaves(&s, c, stats, packets) : -1;
 	if (left >= 0)
 		field = left;
-	else if (edge_interval || LAW_TRACED || credit)
+	else if (edge || LAW_TRACED || credit)
 		field = credit ? on_ack_credit(ctx, &s, c, stats, packets) : on_ack_apart(ctx, &s, c, stats, packets);
 	else
 		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0, 0);
-	if (!(c->end[s.side & 1].flags & END_SCALE))
+	if (unlikely(!(c->end[s.side & 1].flags & END_SCALE)))
 		adopt_ack(&c->end[s.side & 1], &s, field);
 	return credit && parks ? credit_parks(ctx, parks, &c->end[s.side & 1]) : TCX_NEXT;
 }

@@ -47,7 +47,8 @@ enum connection_flags {
 	CONNECTION_BARE = 16, // both SYNs were seen, and not both were signed
 };
 
-// The state of one end's acknowledgements, which shows how far the other end's data has come.
+// What changes with nearly every segment that an end sends: how far its data has come, and, by its acknowledgements, the
+// other end's.
 struct acks {
 	struct window_edge edge; // the right edge that they granted
 	__u32 una;               // sequence number behind the furthest acknowledged data
@@ -56,13 +57,16 @@ struct acks {
 	__u32 flight_before;     // and in the sweep before
 	__u32 offered;           // window of the last ACK as it came, in bytes
 	__u32 granted;           // the same as it left; of an unlimited flow: as it would have under the limit
+	__u32 sent;              // sequence number behind the furthest data
+	__u32 zero[3];
 };
 
-// Data and its acknowledgements may pass on two CPUs. The fields that each of them writes with every packet are far
-// apart, in different cache lines.
+#define CACHE_LINE_BYTES 64
+
+// Data and its acknowledgements may pass on two CPUs. What each of them writes with every packet is in a cache line of its
+// own: acks[0] ends where the fourth line ends, acks[1] begins the fifth. What packets only read is in the first two. The
+// kernel's table has 64 bytes before each value, so a connection begins with a line if its size is a multiple of it.
 struct connection {
-	__u32 sent[2]; // sequence number behind the furthest data of each end
-	struct end end[2];
 	__u32 seen;  // the sweep in which it was last seen
 	__u16 owner; // id + 1 of the port whose share it counts in; 0: not in the table
 	__u8 flags;  // enum connection_flags
@@ -72,30 +76,39 @@ struct connection {
 	__u8 data_lately[2]; // by the end that sent it: LATELY when new data left, 1 less with each sweep
 	__u8 acks_lately[2]; // by the end that sent the data: the same of its acknowledgements
 	__u8 signs[2]; // by the end that sends: enum signs
-	struct acks acks[2]; // by the end that sends them
+	struct end end[2];
 	struct flow_ends ends;
+	struct acks acks[2]; // by the end that sends them
+	__u32 zero[4];
 };
 
+// The kernel's array begins its values 8 bytes before a cache line.
+_Static_assert(sizeof(struct port) % CACHE_LINE_BYTES == 0, "what packets read of a port is in two cache lines");
+_Static_assert(__builtin_offsetof(struct connection, acks[1]) == 4 * CACHE_LINE_BYTES, "data and acknowledgements share a cache line");
+_Static_assert(__builtin_offsetof(struct connection, end[1].field) == 2 * CACHE_LINE_BYTES, "packets read three cache lines");
+_Static_assert(sizeof(struct connection) % CACHE_LINE_BYTES == 0, "connections share cache lines");
+
 // Counts of packets as on the wire (a GSO packet counts as its segments), by the port that they leave by, or would
-// leave by. Each is counted in seen and in exactly one of the others up to dropped.
+// leave by. Each is counted in seen and in exactly one of those from smaller to dropped. Those that long flows need come
+// first: they share cache lines.
 struct port_counts {
 	__u64 seen;
+	__u64 data;        // segments with payload; each is counted below, too
+	__u64 smaller;     // its window was small enough already
+	__u64 rewritten;
+	__u64 ungoverned;  // nothing is granted: the data's port has no flows, no Weir, or the lease has expired
+	__u64 free_;       // of an unlimited flow
+	__u64 no_ack;      // no ACK, or RST: it grants nothing
 	__u64 not_tcp;
 	__u64 tunnel;      // encapsulated, encrypted (both over UDP too) or signed (AH)
 	__u64 fragment;
 	__u64 short_;      // ended before its headers did
-	__u64 no_ack;      // no ACK, or RST: it grants nothing
-	__u64 rewritten;
-	__u64 smaller;     // its window was small enough already
 	__u64 unknown;     // of no connection in the table
-	__u64 ungoverned;  // nothing is granted: the data's port has no flows, no Weir, or the lease has expired
-	__u64 free_;       // of an unlimited flow
 	__u64 signed_;     // TCP-MD5, TCP-AO: left unchanged
 	__u64 out_of_scope;
 	__u64 unwritable;  // the kernel had no memory to make it writable
 	__u64 left_to_edge; // edge mode: left to the edge, to which the window was advertised
 	__u64 dropped;     // signed segments that signed_mode drops
-	__u64 data;        // segments with payload; each is counted above, too
 	__u64 opened;      // connections entered from this port
 	__u64 adopted;     // those of `opened` that began before Weir
 	__u64 table_full;  // not entered: the table or the port's share was full
@@ -105,13 +118,13 @@ struct port_counts {
 
 struct control {
 	__u32 schema; // number of the layout of all maps: programs of another number cannot use them
-	__u32 sweep;  // number of the latest sweep over the table
+	__u32 swept;  // number of the latest complete sweep
 	__u64 heartbeat_ns; // CLOCK_MONOTONIC
 	__u64 lease_ns;     // how long a heartbeat is valid
 	__u32 releasing;    // 1: user space is about to leave
 	__u32 idle_sweeps;  // a connection that was not seen for this many sweeps is removed
 	__u64 seed[2];      // key of the hash that gives the buckets
-	__u32 swept;        // number of the latest complete sweep
+	__u32 sweep;        // number of the latest sweep over the table. Every packet reads it, and the next one
 	__u32 watched;      // 1: a canary, a rollback or an observer reads the counts (observe.h)
 };
 

@@ -39,7 +39,7 @@ __noinline int observe_counts(struct connection *c, const struct segment *s, __u
 static __always_inline void observe_ack(struct connection *c, const struct segment *s, __u32 offered, __u32 granted,
 					__u64 packets, int watched)
 {
-	if (watched)
+	if (unlikely(watched))
 		observe_counts(c, s, offered, granted, packets);
 	else if (c->end[!s->side].port)
 		group_ack(c, s, NULL, packets);

@@ -116,7 +116,7 @@ static long sweep_flow(void *map, struct flow_key *key, struct connection *c, st
 		sweep_one_sided(c, side, swept->now);
 		sweep_group(c, side, swept->now);
 		if (unseen == 1) // includes data that was not acknowledged in this sweep
-			flight_is(&c->acks[!side], c->sent[side] - c->acks[!side].una);
+			flight_is(&c->acks[!side], c->acks[side].sent - c->acks[!side].una);
 	}
 	if (unseen < CLOSED_SWEEPS || (!connection_is_closed(c) && unseen < swept->idle_sweeps))
 		return 0;

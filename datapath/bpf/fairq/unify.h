@@ -93,9 +93,9 @@ __noinline int unify_syn_ack(struct __sk_buff *ctx, struct segment *s, struct en
 // used: it is 1 at most, too, if a shim wrote the bits.
 static __always_inline __u8 shift_of(const struct end *e, const struct segment *s)
 {
-	if (scale == SCALE_UNIFY && e->flags & END_UNIFIED)
+	if (unlikely(e->flags & END_UNIFIED) && scale == SCALE_UNIFY)
 		return e->announced;
-	if (scale == SCALE_SHIM && s->reserved > TCP_AE && !(e->flags & END_SCALE))
+	if (unlikely(!(e->flags & END_SCALE)) && scale == SCALE_SHIM && s->reserved > TCP_AE)
 		return s->reserved;
 	return e->shift;
 }

@@ -24,6 +24,11 @@ typedef __u32 __wsum;
 #define NULL ((void *)0)
 #define WEIR_LICENSE "Dual BSD/GPL"
 
+// They name the direction that packets of long flows take at a branch. clang moves the other code out of theirs, which fits
+// into fewer lines of the instruction cache.
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
 // ---- user ABI ----
 
 enum {

@@ -116,7 +116,7 @@ static __always_inline long segment_words(struct __sk_buff *ctx, __u32 at, __u32
 {
 	__u8 *head = (__u8 *)(long)ctx->data;
 
-	if (at >= SEGMENT_DIRECT_MAX || head + at + 4 * n > (__u8 *)(long)ctx->data_end)
+	if (unlikely(at >= SEGMENT_DIRECT_MAX || head + at + 4 * n > (__u8 *)(long)ctx->data_end))
 		return bpf_skb_load_bytes(ctx, at, word, 4 * n);
 	for (__u32 i = 0; i < n; i++)
 		word[i] = ((__u32 *)(head + at))[i];
@@ -146,7 +146,7 @@ static __always_inline enum segment_kind segment_read_tcp(struct __sk_buff *ctx,
 {
 	__u32 word[TCP_BYTES / 4];
 
-	if (segment_words(ctx, l4, word, TCP_BYTES / 4))
+	if (unlikely(segment_words(ctx, l4, word, TCP_BYTES / 4)))
 		return SEGMENT_SHORT;
 	s->l4 = l4;
 	s->ports = word[0];
@@ -158,7 +158,7 @@ static __always_inline enum segment_kind segment_read_tcp(struct __sk_buff *ctx,
 	s->flags = word[3] >> 16;
 	s->window = word[3];
 	s->check = word[4];
-	if (s->header < TCP_BYTES || end > ctx->len || l4 + s->header > end)
+	if (unlikely(s->header < TCP_BYTES || end > ctx->len || l4 + s->header > end))
 		return SEGMENT_SHORT;
 	s->payload = end - l4 - s->header;
 	return SEGMENT_TCP;
@@ -172,15 +172,15 @@ static __always_inline enum segment_kind segment_read_ipv4(struct __sk_buff *ctx
 	const __u32 *word = (const __u32 *)(head + l3);
 	__u32 header, bytes;
 
-	if (head + l3 + FRAME_IPV4_BYTES > (__u8 *)(long)ctx->data_end)
+	if (unlikely(head + l3 + FRAME_IPV4_BYTES > (__u8 *)(long)ctx->data_end))
 		return SEGMENT_SHORT;
 	header = (word[0] & 15) * 4;
 	bytes = bpf_ntohs(word[0] >> 16);
-	if ((word[0] >> 4 & 15) != 4 || header < FRAME_IPV4_BYTES)
+	if (unlikely((word[0] >> 4 & 15) != 4 || header < FRAME_IPV4_BYTES))
 		return SEGMENT_SHORT;
-	if (word[1] & bpf_htonl(0x3fff)) // more fragments, or an offset
+	if (unlikely(word[1] & bpf_htonl(0x3fff))) // more fragments, or an offset
 		return SEGMENT_FRAGMENT;
-	if ((word[2] >> 8 & 0xff) != IP_TCP)
+	if (unlikely((word[2] >> 8 & 0xff) != IP_TCP))
 		return segment_not_tcp(ctx, word[2] >> 8, l3 + header);
 	s->l3 = l3;
 	kind = segment_read_tcp(ctx, s, l3 + header, bytes ? l3 + bytes : ctx->len);
@@ -273,14 +273,14 @@ __noinline int segment_read_ipv6(struct __sk_buff *ctx, struct segment *s, __u32
 static __always_inline enum segment_kind segment_read_ip(struct __sk_buff *ctx, struct segment *s, __u8 *head,
 							  __be16 ethertype, __u32 l3)
 {
-	if (ethertype == bpf_htons(FRAME_ETH_P_IPV4))
+	if (likely(ethertype == bpf_htons(FRAME_ETH_P_IPV4)))
 		return segment_read_ipv4(ctx, s, head, l3);
 	if (ethertype == bpf_htons(FRAME_ETH_P_IPV6))
 		return segment_read_ipv6(ctx, s, l3);
 	return SEGMENT_OTHER;
 }
 
-// Reads the headers of ctx into s, which begins as zeros.
+// Reads the headers of ctx into s. Only for SEGMENT_TCP all of s is set.
 static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, struct segment *s)
 {
 	const __u32 one = FRAME_ETH_BYTES + FRAME_TAG_BYTES, two = one + FRAME_TAG_BYTES;
@@ -289,16 +289,16 @@ static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, str
 	__u8 *head, *end;
 
 	// The headers are almost always directly accessible. 54 bytes cover the most common ones.
-	if ((void *)(long)ctx->data + FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES > (void *)(long)ctx->data_end)
+	if (unlikely((void *)(long)ctx->data + FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES > (void *)(long)ctx->data_end))
 		bpf_skb_pull_data(ctx, bytes);
 	head = (__u8 *)(long)ctx->data;
 	end = (__u8 *)(long)ctx->data_end;
-	if (head + FRAME_ETH_BYTES > end)
+	if (unlikely(head + FRAME_ETH_BYTES > end))
 		return SEGMENT_SHORT;
-	if (ctx->vlan_present)
-		s->vlans = ctx->vlan_tci & 0xfff;
+	s->is_ipv6 = s->is_signed = 0;
+	s->vlans = unlikely(ctx->vlan_present) ? ctx->vlan_tci & 0xfff : 0;
 	ethertype = *(__be16 *)(head + FRAME_ETH_BYTES - 2);
-	if (!frame_is_tag(ethertype))
+	if (likely(!frame_is_tag(ethertype)))
 		return segment_read_ip(ctx, s, head, ethertype, FRAME_ETH_BYTES);
 	if (head + one > end)
 		return SEGMENT_SHORT;

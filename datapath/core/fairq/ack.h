@@ -46,6 +46,12 @@ WEIR_INLINE void ack_granted(const struct port_config *config, const struct port
 // Reports whether an ACK is limited, or would be if its flow were.
 WEIR_INLINE int ack_is_limitable(const struct granted *granted) { return granted->window_q8 || granted->would_q8; }
 
+// Returns the limit of an ACK; of an unlimited flow, the limit that it would have.
+WEIR_INLINE weir_u64 ack_limit_q8(const struct granted *granted)
+{
+	return granted->window_q8 ? granted->window_q8 : granted->would_q8;
+}
+
 // Returns the field that an ACK leaves with. *limited is its field under the limit, also of an unlimited flow, which keeps
 // its own field. a has the ACK; its limit and floor are set here. mss, gso: as for grant_floor. avoid: a->shrink is
 // WINDOW_SHRINK_AVOID; a parameter, so that a world whose mode is constant has no code of the other. edge is used with
@@ -56,7 +62,7 @@ WEIR_INLINE weir_u16 ack_limit(struct window_ack *a, const struct port_config *c
 	struct window_edge kept = {0};
 	weir_u16 own = a->field;
 
-	a->window_q8 = granted->window_q8 ? granted->window_q8 : granted->would_q8;
+	a->window_q8 = ack_limit_q8(granted);
 	a->floor_bytes = grant_floor(config, mss, gso);
 	if (avoid) {
 		struct window_ack copy = *a; // the address of *a could keep it in memory

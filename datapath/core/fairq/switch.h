@@ -73,7 +73,7 @@ enum end_flags {
 
 #define ASSUMED_NONE (1u << 15) // no port was found; the low 15 bits are of the device and the sweep of the search
 
-// One end of a connection: what is known of the segments that it sends.
+// One end of a connection: what is known of the segments that it sends. The first 32 bytes hold the fields that every packet reads.
 struct end {
 	weir_u64 slot;           // port + 1 in the upper 16 bits, epoch below; 0: not counted
 	weir_u32 registration;   // count: handshake: generation of its port's register; 0: not in it.
@@ -81,12 +81,12 @@ struct end {
 	weir_u32 first;          // sequence number of its SYN
 	weir_u32 next;           // sequence number behind its latest segment
 	weir_u32 acked;          // adopted: its latest acknowledgement number
-	weir_u16 field;          // adopted: the largest window field of this sweep
+	weir_u8 shift;           // window scale of its windows
+	weir_u8 flags;           // enum end_flags
 	weir_u16 port;           // id + 1 of the port its data leaves by; 0: unknown
 	weir_u16 mss;            // its MSS option, which limits the other end's segments; 0: unknown
 	weir_u16 gso;            // the largest gso_size of its packets, bytes; 0: none
-	weir_u8 shift;           // window scale of its windows
-	weir_u8 flags;           // enum end_flags
+	weir_u16 field;          // adopted: the largest window field of this sweep
 	weir_u16 registered_at;  // id of the port of `registration`
 	weir_u16 field_before;   // adopted: the largest window field of the sweep before
 	weir_u8 announced;       // scale: unify: the scale that its SYN announced to the other end
@@ -134,38 +134,40 @@ struct port_swept {
 struct port {
 	WEIR_PORT_LOCK lock;
 	weir_u32 running;  // the timer is armed
+	// The next 64 bytes are one cache line in the kernel's array: it holds the fields that every packet reads.
 	weir_u64 grant_q8; // limit of limited flows' ACKs; 0: none
 	weir_u64 epoch;
+	weir_u64 device;          // the kernel's struct net_device *, as a number
 	weir_u32 spared;      // flows with a bucket below it are unlimited; 0: all flows are limited
 	weir_u32 release_from; // those of them from this bucket on are being released
 	weir_u64 release_q8;   // their limit meanwhile; 0: none
 	weir_u64 equilibrium_q8; // (C * RTT + target) / flows; 0: no flows
+	weir_u32 data_seen;
+	weir_u32 generation; // of the register; from 1
+	weir_u32 mode;       // enum enforce_mode in effect
+	weir_u32 enforced;   // 1: at the last tick windows were the law's
 	struct fairq_state law;
 	weir_u32 wheel[FLOWS_WHEEL];   // number of directions by the epoch of their slot
 	weir_u32 opening[FLOWS_WHEEL]; // count: opening: directions of open handshakes, by the epoch of their SYN-ACK
 	weir_u64 epoch_began_ns;
 	weir_u64 ticked_ns;
 	weir_u64 data_ns;         // time of the latest tick that found data_seen
-	weir_u64 device;          // the kernel's struct net_device *, as a number
+	weir_u64 looked_ns;       // when a packet last checked whether it must sample
 	weir_u64 ticks;           // by the timer
 	weir_u64 ticks_by_packet; // because the timer was late, or rested
 	weir_u64 device_refused;  // ticks that found the device gone or replaced
 	weir_u32 backlog;         // at the last tick
 	weir_u32 backlog_max;
-	weir_u32 data_seen;
 	weir_u32 registered; // count: handshake
-	weir_u32 generation; // of the register; from 1
 	weir_u32 owned;      // connections opened from this port
-	weir_u32 enforced;   // 1: at the last tick windows were the law's
 	weir_u32 nap_ns;     // how long the timer rests while packets sample
-	weir_u64 looked_ns;  // when a packet last checked whether it must sample
-	weir_u32 mode;       // enum enforce_mode in effect
 	weir_u32 easing;     // 1: the mode is new, and the grant still grows to the mode's window
 	weir_u32 rtt_ns;     // least round-trip time of handshakes in the span rtt_span; 0: none
 	weir_u32 rtt_before_ns; // the same in the span before
 	weir_u32 rtt_span;      // number of the latest span with a handshake
 	weir_u32 pacing;        // 1: windows are one segment, and ACKs need credits (credit.h)
 	struct port_swept swept[2]; // of sweeps with an even and with an odd number
+	weir_u32 zero[4];
 };
 
 #endif

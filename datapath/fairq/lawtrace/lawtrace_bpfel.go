@@ -14,21 +14,29 @@ import (
 )
 
 type lawtraceConnection struct {
-	_    structs.HostLayout
-	Sent [2]uint32
-	End  [2]struct {
+	_          structs.HostLayout
+	Seen       uint32
+	Owner      uint16
+	Flags      uint8
+	Turn       uint8
+	SynNs      uint64
+	Bucket     uint16
+	DataLately [2]uint8
+	AcksLately [2]uint8
+	Signs      [2]uint8
+	End        [2]struct {
 		_                structs.HostLayout
 		Slot             uint64
 		Registration     uint32
 		First            uint32
 		Next             uint32
 		Acked            uint32
-		Field            uint16
+		Shift            uint8
+		Flags            uint8
 		Port             uint16
 		Mss              uint16
 		Gso              uint16
-		Shift            uint8
-		Flags            uint8
+		Field            uint16
 		RegisteredAt     uint16
 		FieldBefore      uint16
 		Announced        uint8
@@ -44,16 +52,13 @@ type lawtraceConnection struct {
 		Allowed          uint32
 		WaitsUntil       uint32
 	}
-	Seen       uint32
-	Owner      uint16
-	Flags      uint8
-	Turn       uint8
-	SynNs      uint64
-	Bucket     uint16
-	DataLately [2]uint8
-	AcksLately [2]uint8
-	Signs      [2]uint8
-	Acks       [2]struct {
+	Ends struct {
+		_       structs.HostLayout
+		Address [2][4]uint32
+		Port    [2]uint16
+		Vlans   uint32
+	}
+	Acks [2]struct {
 		_            structs.HostLayout
 		Edge         lawtraceWindowEdge
 		Una          uint32
@@ -62,25 +67,22 @@ type lawtraceConnection struct {
 		FlightBefore uint32
 		Offered      uint32
 		Granted      uint32
+		Sent         uint32
+		Zero         [3]uint32
 	}
-	Ends struct {
-		_       structs.HostLayout
-		Address [2][4]uint32
-		Port    [2]uint16
-		Vlans   uint32
-	}
+	Zero [4]uint32
 }
 
 type lawtraceControl struct {
 	_           structs.HostLayout
 	Schema      uint32
-	Sweep       uint32
+	Swept       uint32
 	HeartbeatNs uint64
 	LeaseNs     uint64
 	Releasing   uint32
 	IdleSweeps  uint32
 	Seed        [2]uint64
-	Swept       uint32
+	Sweep       uint32
 	Watched     uint32
 }
 
@@ -439,30 +441,30 @@ type lawtracePort struct {
 	Running       uint32
 	GrantQ8       uint64
 	Epoch         uint64
+	Device        uint64
 	Spared        uint32
 	ReleaseFrom   uint32
 	ReleaseQ8     uint64
 	EquilibriumQ8 uint64
+	DataSeen      uint32
+	Generation    uint32
+	Mode          uint32
+	Enforced      uint32
 	Law           lawtraceFairqState
 	Wheel         [8]uint32
 	Opening       [8]uint32
 	EpochBeganNs  uint64
 	TickedNs      uint64
 	DataNs        uint64
-	Device        uint64
+	LookedNs      uint64
 	Ticks         uint64
 	TicksByPacket uint64
 	DeviceRefused uint64
 	Backlog       uint32
 	BacklogMax    uint32
-	DataSeen      uint32
 	Registered    uint32
-	Generation    uint32
 	Owned         uint32
-	Enforced      uint32
 	NapNs         uint32
-	LookedNs      uint64
-	Mode          uint32
 	Easing        uint32
 	RttNs         uint32
 	RttBeforeNs   uint32
@@ -477,6 +479,7 @@ type lawtracePort struct {
 		OneSidedAcks  uint32
 		Zero          uint32
 	}
+	Zero [4]uint32
 }
 
 type lawtracePortConfig struct {
@@ -502,22 +505,22 @@ type lawtracePortConfig struct {
 type lawtracePortCounts struct {
 	_          structs.HostLayout
 	Seen       uint64
+	Data       uint64
+	Smaller    uint64
+	Rewritten  uint64
+	Ungoverned uint64
+	Free       uint64
+	NoAck      uint64
 	NotTcp     uint64
 	Tunnel     uint64
 	Fragment   uint64
 	Short      uint64
-	NoAck      uint64
-	Rewritten  uint64
-	Smaller    uint64
 	Unknown    uint64
-	Ungoverned uint64
-	Free       uint64
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
 	LeftToEdge uint64
 	Dropped    uint64
-	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64

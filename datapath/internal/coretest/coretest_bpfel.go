@@ -167,12 +167,12 @@ type CoreEdgeEvent struct {
 		First            uint32
 		Next             uint32
 		Acked            uint32
-		Field            uint16
+		Shift            uint8
+		Flags            uint8
 		Port             uint16
 		Mss              uint16
 		Gso              uint16
-		Shift            uint8
-		Flags            uint8
+		Field            uint16
 		RegisteredAt     uint16
 		FieldBefore      uint16
 		Announced        uint8
@@ -370,10 +370,15 @@ type CoreGroupsEvent struct {
 		Running       uint32
 		GrantQ8       uint64
 		Epoch         uint64
+		Device        uint64
 		Spared        uint32
 		ReleaseFrom   uint32
 		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
+		DataSeen      uint32
+		Generation    uint32
+		Mode          uint32
+		Enforced      uint32
 		Law           struct {
 			_            structs.HostLayout
 			AggregateQ8  uint64
@@ -397,20 +402,15 @@ type CoreGroupsEvent struct {
 		EpochBeganNs  uint64
 		TickedNs      uint64
 		DataNs        uint64
-		Device        uint64
+		LookedNs      uint64
 		Ticks         uint64
 		TicksByPacket uint64
 		DeviceRefused uint64
 		Backlog       uint32
 		BacklogMax    uint32
-		DataSeen      uint32
 		Registered    uint32
-		Generation    uint32
 		Owned         uint32
-		Enforced      uint32
 		NapNs         uint32
-		LookedNs      uint64
-		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -425,6 +425,7 @@ type CoreGroupsEvent struct {
 			OneSidedAcks  uint32
 			Zero          uint32
 		}
+		Zero [4]uint32
 	}
 	Granted struct {
 		_        structs.HostLayout
@@ -503,10 +504,15 @@ type CoreReleaseEvent struct {
 		Running       uint32
 		GrantQ8       uint64
 		Epoch         uint64
+		Device        uint64
 		Spared        uint32
 		ReleaseFrom   uint32
 		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
+		DataSeen      uint32
+		Generation    uint32
+		Mode          uint32
+		Enforced      uint32
 		Law           struct {
 			_            structs.HostLayout
 			AggregateQ8  uint64
@@ -530,20 +536,15 @@ type CoreReleaseEvent struct {
 		EpochBeganNs  uint64
 		TickedNs      uint64
 		DataNs        uint64
-		Device        uint64
+		LookedNs      uint64
 		Ticks         uint64
 		TicksByPacket uint64
 		DeviceRefused uint64
 		Backlog       uint32
 		BacklogMax    uint32
-		DataSeen      uint32
 		Registered    uint32
-		Generation    uint32
 		Owned         uint32
-		Enforced      uint32
 		NapNs         uint32
-		LookedNs      uint64
-		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -558,6 +559,7 @@ type CoreReleaseEvent struct {
 			OneSidedAcks  uint32
 			Zero          uint32
 		}
+		Zero [4]uint32
 	}
 	NowNs        uint64
 	HeartbeatNs  uint64
@@ -613,12 +615,12 @@ type CoreSlotsEvent struct {
 		First            uint32
 		Next             uint32
 		Acked            uint32
-		Field            uint16
+		Shift            uint8
+		Flags            uint8
 		Port             uint16
 		Mss              uint16
 		Gso              uint16
-		Shift            uint8
-		Flags            uint8
+		Field            uint16
 		RegisteredAt     uint16
 		FieldBefore      uint16
 		Announced        uint8
@@ -640,10 +642,15 @@ type CoreSlotsEvent struct {
 		Running       uint32
 		GrantQ8       uint64
 		Epoch         uint64
+		Device        uint64
 		Spared        uint32
 		ReleaseFrom   uint32
 		ReleaseQ8     uint64
 		EquilibriumQ8 uint64
+		DataSeen      uint32
+		Generation    uint32
+		Mode          uint32
+		Enforced      uint32
 		Law           struct {
 			_            structs.HostLayout
 			AggregateQ8  uint64
@@ -667,20 +674,15 @@ type CoreSlotsEvent struct {
 		EpochBeganNs  uint64
 		TickedNs      uint64
 		DataNs        uint64
-		Device        uint64
+		LookedNs      uint64
 		Ticks         uint64
 		TicksByPacket uint64
 		DeviceRefused uint64
 		Backlog       uint32
 		BacklogMax    uint32
-		DataSeen      uint32
 		Registered    uint32
-		Generation    uint32
 		Owned         uint32
-		Enforced      uint32
 		NapNs         uint32
-		LookedNs      uint64
-		Mode          uint32
 		Easing        uint32
 		RttNs         uint32
 		RttBeforeNs   uint32
@@ -695,6 +697,7 @@ type CoreSlotsEvent struct {
 			OneSidedAcks  uint32
 			Zero          uint32
 		}
+		Zero [4]uint32
 	}
 	NowNs  uint64
 	Id     uint32

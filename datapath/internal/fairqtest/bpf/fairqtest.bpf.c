@@ -92,7 +92,7 @@ static __always_inline void again(struct __sk_buff *ctx)
 	if (c) {
 		c->turn = again_connection.turn;
 		for (int i = 0; i < 2; i++) {
-			c->sent[i] = again_connection.sent[i];
+			c->acks[i].sent = again_connection.acks[i].sent;
 			c->acks[i].una = again_connection.acks[i].una;
 			c->end[i].promise = again_connection.end[i].promise;
 			c->end[i].allowed = again_connection.end[i].allowed;
