@@ -47,8 +47,8 @@ enum connection_flags {
 	CONNECTION_BARE = 16, // both SYNs were seen, and not both were signed
 };
 
-// What changes with nearly every segment that an end sends: how far its data has come, and, by its acknowledgements, the
-// other end's.
+// The fields that change with nearly every segment of an end: how far its data has come, and how far it has acknowledged
+// the other end's.
 struct acks {
 	struct window_edge edge; // the right edge that they granted
 	__u32 una;               // sequence number behind the furthest acknowledged data
@@ -63,8 +63,8 @@ struct acks {
 
 #define CACHE_LINE_BYTES 64
 
-// Data and its acknowledgements may pass on two CPUs. What each of them writes with every packet is in a cache line of its
-// own: acks[0] ends where the fourth line ends, acks[1] begins the fifth. What packets only read is in the first two. The
+// Data and its acknowledgements may pass on two CPUs. Each writes into a cache line of its own: acks[0] ends where the
+// fourth line ends, and acks[1] begins the fifth. The first two lines have the fields that packets only read. The
 // kernel's table has 64 bytes before each value, so a connection begins with a line if its size is a multiple of it.
 struct connection {
 	__u32 seen;  // the sweep in which it was last seen
