@@ -136,6 +136,7 @@ differential: ## compare decisions of the kernel and of the simulator, 100,000 o
 	@scripts/need-root
 	$(GO) run ./tools/fairq-differential $(DIFFERENTIAL)
 	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_Release$$' ./datapath/fairq -args -release-answers 100000 | grep -A 60 'all together\|FAIL\|_test.go'
+	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_FindsMutants$$' ./datapath/fairq -args -mutants | grep '^ *--- '
 
 lab-truth: build deps ## compare the lab with iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": only those)
 	@scripts/need-root
