@@ -25,7 +25,7 @@ var creditMutants = []lawMutant{
 	{"the end of a message releases a window", "credit_ack.h", "!ack->ends && !credit_is_last(ack)", "!ack->ends", "credits", "credit_acknowledges("},
 	{"an end at rest gets one segment", "credit_ack.h", "two = 2 * ack->floor_bytes", "two = 1 * ack->floor_bytes", "credits", "credit_rest("},
 	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what promises and pacing grant"},
-	{"a request must acknowledge more than everything", "credit_turn.h", "(int)(sent - ack) <= 0", "(int)(sent - ack) < 0", "credits", "credit_opens"},
+	{"a request must acknowledge more than everything", "credit_ack.h", "return ack - others <= 1;", "return ack - others == 1;", "credits", "credit_opens"},
 	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
 }
 

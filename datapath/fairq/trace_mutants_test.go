@@ -38,7 +38,7 @@ var lawMutants = []lawMutant{
 	{"an open handshake leaves another epoch's count", "slots.h", "[(registration - 1) & (FLOWS_WHEEL - 1)]", "[registration & (FLOWS_WHEEL - 1)]", "opening", "what counts"},
 	{"open handshakes take no share of a SYN-ACK's window", "fairq.h", "flows = state->flows + opening;", "flows = state->flows;", "opening", "what its window is limited to"},
 	{"an entry of the register is left twice (FQ-9)", "slots.h", "if (registration == port->generation && port->registered)", "port->registered--;\n\tif (registration == port->generation && port->registered)", "register", "register_goes("},
-	{"released windows grow half as fast", "release.h", "#define RELEASE_NS 32000000ull", "#define RELEASE_NS 64000000ull", "", "what is granted"},
+	{"released windows grow half as fast", "lease.h", "#define RELEASE_NS 32000000ull ", "#define RELEASE_NS 64000000ull ", "", "what is granted"},
 	{"the equilibrium window ignores the BDP", "release.h", "((weir_u64)config->pipe_bytes + fairq_target(&config->law))", "((weir_u64)fairq_target(&config->law))", "part", "what is granted"},
 	{"another mode raises the grant at once", "release.h", "port->easing = 1;", "port->easing = 0;", "part", "what is granted"},
 	{"the other group is limited", "groups.h", "return bucket >= port->spared;", "return bucket < port->spared;", "part", "whether it is limited"},
