@@ -128,8 +128,8 @@ func TestArrivals_Found(t *testing.T) {
 	}
 }
 
-// Whatever is sent, in whatever state: SYN, SYN-ACK and RST exclude everything else, FOUND excludes RESUME, and a packet that
-// does not matter is no arrival and changes nothing.
+// These hold for any packets in any state: SYN, SYN-ACK and RST exclude everything else, FOUND excludes RESUME, and a packet
+// that does not matter is no arrival and changes nothing.
 func TestArrivals_Anything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var f native.ArrivalsFlow

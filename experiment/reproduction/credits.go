@@ -32,7 +32,7 @@ const (
 
 const creditsHead = `# Promises and credits: tables
 
-Made by ` + "`make reproduction`" + ` from the summaries in [results/sim](../../results/sim); do not edit. What the figures mean:
+Made by ` + "`make reproduction`" + ` from the summaries in [results/sim](../../results/sim); do not edit. Meaning of the figures:
 [credits.md](../credits.md#what-the-simulator-shows). Each value is the median over the seeds.
 
 ## Bursts

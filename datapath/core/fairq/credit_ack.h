@@ -45,8 +45,8 @@ struct credit_ack {
 };
 
 // Reports whether a segment belongs to its connection: its numbers are near those that both ends have sent. sent: number behind
-// the furthest data of its sender; others: of the other end. Whoever forges a segment for two ends does not know them. Such a
-// segment begins no turn, gets no credits, and does not change what is known of the ends.
+// the furthest data of its sender; others: of the other end. A forger who sees no packet of both ends does not know them. A
+// segment that does not fit begins no turn, gets no credits, and does not change what is known of the ends.
 WEIR_INLINE int credit_fits(weir_u32 seq, weir_u32 sent, weir_u32 ack, weir_u32 others)
 {
 	return seq - sent + CREDIT_REACH < 2 * CREDIT_REACH && ack - others + CREDIT_REACH < 2 * CREDIT_REACH;
