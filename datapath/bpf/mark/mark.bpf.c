@@ -12,6 +12,7 @@
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../../core/mark.h"
+#include "../lib/backlog.h"
 #include "../lib/counts.h"
 #include "../lib/ecn.h"
 #include "../lib/frame.h"
@@ -50,21 +51,6 @@ struct {
 
 const volatile __u32 port_id = 0;
 
-#ifndef MARK_BACKLOG
-extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
-
-// Returns the bytes in the queue of the device that ctx leaves by, without ctx itself. It takes no lock: the kernel writes
-// the 32 bits in one store.
-static __always_inline __u32 mark_backlog_bytes(struct __sk_buff *ctx)
-{
-	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
-	struct Qdisc *root = skb->dev->qdisc;
-
-	return root ? root->qstats.backlog : 0;
-}
-#define MARK_BACKLOG(ctx) mark_backlog_bytes(ctx)
-#endif
-
 SEC("tcx/egress")
 int weir_mark(struct __sk_buff *ctx)
 {
@@ -86,7 +72,7 @@ int weir_mark(struct __sk_buff *ctx)
 		stats->pass_short += packets;
 		return TCX_NEXT;
 	}
-	switch (mark_decide(config, MARK_BACKLOG(ctx), f.ecn)) {
+	switch (mark_decide(config, BACKLOG(ctx), f.ecn)) {
 	case MARK_PASS_UNDER:
 		stats->pass_under += packets;
 		return TCX_NEXT;

@@ -11,6 +11,7 @@
 #include "telemetry.h"
 #include <bpf/bpf_helpers.h>
 #include "../../core/arrivals.h"
+#include "../lib/backlog.h"
 #include "../lib/counts.h"
 #include "../lib/frame.h"
 #include "../lib/segment.h"
@@ -50,20 +51,6 @@ const volatile __u32 collect = COLLECT_MARKS | COLLECT_ARRIVALS; // enum telemet
 const volatile __u64 idle_ns = 20000000;
 
 #define COUNT(p, n) ((void)__sync_fetch_and_add(p, n))
-
-#ifndef TELEMETRY_BACKLOG
-extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
-
-// Returns the bytes in the queue of the device that ctx leaves by, without ctx itself.
-static __always_inline __u32 telemetry_backlog(struct __sk_buff *ctx)
-{
-	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
-	struct Qdisc *root = skb->dev->qdisc;
-
-	return root ? root->qstats.backlog : 0;
-}
-#define TELEMETRY_BACKLOG(ctx) telemetry_backlog(ctx)
-#endif
 
 // Raises *most to bytes. Each failed try means that another CPU has raised it, so a few tries are enough.
 static __always_inline void raise(__u32 *most, __u32 bytes)
@@ -256,7 +243,7 @@ int weir_telemetry(struct __sk_buff *ctx)
 	if (!p)
 		return TCX_NEXT;
 	h = __sync_fetch_and_add(&p->word, 1) >> TELEMETRY_HALF_SHIFT ? &p->half[1] : &p->half[0];
-	raise(&h->peak_bytes, TELEMETRY_BACKLOG(ctx));
+	raise(&h->peak_bytes, BACKLOG(ctx));
 	COUNT(&h->packets, packets_of(ctx));
 	COUNT(&h->bytes, ctx->wire_len);
 	if (collect) {

@@ -6,6 +6,6 @@
 
 __u32 backlog_bytes;
 
-#define MARK_BACKLOG(ctx) backlog_bytes
+#define BACKLOG(ctx) backlog_bytes
 #include "../../../bpf/mark/mark.bpf.c"
 #include "../../bpftest/baselines.h"

@@ -6,6 +6,6 @@
 
 __u32 backlog_bytes;
 
-#define TELEMETRY_BACKLOG(ctx) backlog_bytes
+#define BACKLOG(ctx) backlog_bytes
 #include "../../../bpf/telemetry/telemetry.bpf.c"
 #include "../../bpftest/baselines.h"
