@@ -207,6 +207,28 @@ func TestRunner_AloneNeedsNoStore(t *testing.T) {
 	}
 }
 
+// Two buckets are taken over in one step, the one with the lower term last. The file has the higher term, and is written once.
+func TestRunner_StoresTheHighestTerm(t *testing.T) {
+	file := TermFile{filepath.Join(t.TempDir(), "generation")}
+	r := &Runner{cfg: RunnerConfig{Term: file}, events: make(chan lease.Event, 10)}
+	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 0, Term: 21}})
+	before, err := os.Stat(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 2, Term: 21}, lease.Store{Bucket: 1, Term: 8}})
+	if s, err := file.Load(); err != nil || s.Term != 21 {
+		t.Errorf("the file has %v, %v, want term 21", s, err)
+	}
+	if after, err := os.Stat(file.Path); err != nil || !after.ModTime().Equal(before.ModTime()) { // inodes are used again
+		t.Errorf("the file is written again: %v", err)
+	}
+	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 1, Term: 22}})
+	if s, err := file.Load(); err != nil || s.Term != 22 {
+		t.Errorf("the file has %v, %v, want term 22", s, err)
+	}
+}
+
 func TestTermFile(t *testing.T) {
 	f := TermFile{filepath.Join(t.TempDir(), "term")}
 	if s, err := f.Load(); err != nil || s != (lease.Seen{}) {

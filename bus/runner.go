@@ -49,6 +49,7 @@ type Runner struct {
 	agents   map[string]bool
 	sequence uint64
 	beacons  uint64
+	stored   uint64 // the highest term in cfg.Term; of run's goroutine
 }
 
 // NewRunner connects a controller, and begins to take over buckets that nobody holds.
@@ -63,7 +64,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
-		terms: make([]uint64, cfg.Buckets), agents: map[string]bool{},
+		terms: make([]uint64, cfg.Buckets), agents: map[string]bool{}, stored: seen.Term,
 	}
 	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Heartbeat: r.heartbeat})
 	if err != nil {
@@ -206,10 +207,7 @@ func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event
 				return lease.Read{Bucket: o.Bucket, Record: record}
 			})
 		case lease.Store:
-			if err := r.cfg.Term.Save(lease.Seen{Term: o.Term, Holder: r.self}); err != nil {
-				// A full disk must not end control: the record and the agents have the term, too.
-				r.control.conn.log.Error("cannot store the term: this controller continues", "term", o.Term, "error", err)
-			}
+			r.store(o.Term)
 			answers = append(answers, lease.Stored(o))
 		case lease.Write:
 			r.call(ctx, func(ctx context.Context) lease.Event {
@@ -237,6 +235,20 @@ func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event
 		r.later(e)
 	}
 	return answers[0]
+}
+
+// store makes a term durable. Buckets have different terms, and one file has the highest. So a lower term needs no write: it
+// would replace the higher one, and heartbeats wait for each write.
+func (r *Runner) store(term uint64) {
+	if term <= r.stored {
+		return
+	}
+	if err := r.cfg.Term.Save(lease.Seen{Term: term, Holder: r.self}); err != nil {
+		// A full disk must not end control: the record and the agents have the term, too.
+		r.control.conn.log.Error("cannot store the term: this controller continues", "term", term, "error", err)
+		return
+	}
+	r.stored = term
 }
 
 // later queues an event of our own without waiting: the queue is read by the caller.
