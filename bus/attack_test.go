@@ -307,6 +307,15 @@ func TestRotation_RevokedAtWork(t *testing.T) {
 	s := k.server(nil)
 	c := k.dial(k.enrol("agent/sw1"), s.URL())
 	other := k.dial(k.enrol("agent/sw2"), s.URL())
+	until(t, "look at both connections", func() bool { // a later change must lead to another one
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		looked := 0
+		for _, c := range s.clients {
+			looked += int(c.verified)
+		}
+		return looked == 2
+	})
 	if _, err := k.ca.Revoke("agent/sw1"); err != nil {
 		t.Fatal(err)
 	}

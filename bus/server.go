@@ -11,7 +11,7 @@
 //	store.go     leases in the key-value store
 //	runner.go    runs the leases of a controller
 //
-// Neighbours: pki (certificates), weirv1 (messages), fence (whom an agent obeys), lease (which controller holds a bucket).
+// Neighbours: pki (certificates), weirv1 (messages), lease (which controller holds a bucket, and whom an agent obeys).
 package bus
 
 import (
@@ -65,8 +65,9 @@ type client struct {
 	leaf     *x509.Certificate
 	messages int64 // that it had sent when it was looked at last
 	bytes    int64
-	over     int // how many times in a row it had sent too much
-	missing  int // in how many lists of connections in a row it was missing
+	over     int    // how many times in a row it had sent too much
+	verified uint64 // 1 + the number of changes of our files when its certificate was verified last; 0: in the handshake only
+	missing  int    // in how many lists of connections in a row it was missing
 }
 
 // clientRoles can connect as clients.
@@ -114,7 +115,7 @@ func (s *Server) options(cfg *ServerConfig) (*server.Options, error) {
 		return nil, err
 	}
 	o := &server.Options{
-		ServerName: s.keys.Identity().Name, Host: host, Port: port, NoSigs: true, NoSystemAccount: false,
+		ServerName: s.keys.Identity().Name, Host: host, Port: port, NoSigs: true,
 		TLS: true, TLSVerify: true, TLSConfig: s.keys.ServerTLS(s.rejected, clientRoles...), TLSHandshakeFirst: true,
 		TLSTimeout: handshakeTimeout.Seconds(), AuthTimeout: handshakeTimeout.Seconds() + 1, CustomClientAuthentication: s,
 		MaxConn: MaxConnections, MaxSubs: MaxSubscriptions, MaxPayload: maxMessage, MaxPending: MaxPending, MaxControlLine: MaxControlLine,
