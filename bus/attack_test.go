@@ -183,7 +183,7 @@ func TestAttack_Flood(t *testing.T) {
 		t.Errorf("dropped: %v, want malformed ones and such above the rate", n)
 	}
 	until(t, "refusal of its next connection", func() bool { return s.Counts()["banned"] > 0 })
-	for _, want := range [][]string{{"a connection is ended", "agent/evil", "reason=flood"}, {"a message of an agent is dropped", "agent=evil", "reason=malformed"}} {
+	for _, want := range [][]string{{"a connection is ended", "agent/evil", "reason=flood"}, {"a message is dropped", "agent=evil", "reason=malformed"}} {
 		if !k.log.has(want...) {
 			t.Errorf("not logged: %v", want)
 		}

@@ -3,6 +3,7 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -74,7 +75,7 @@ func TestBus_ReportToCommand(t *testing.T) {
 
 // The newest report replaces those that wait, and agents do not displace each other.
 func TestInbox_NewestWins(t *testing.T) {
-	b := newInbox(func(string, string, uint64, error) {})
+	b := newInbox(slog.New(slog.DiscardHandler))
 	for i := range uint64(1000) {
 		for _, name := range []string{"sw1", "sw2"} {
 			m := telemetryOf(i)

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -74,11 +73,9 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 			delete(s.banned, id)
 		}
 	}
-	for _, v := range out {
-		s.counts[v.reason]++
-	}
 	s.mu.Unlock()
 	for _, v := range out {
+		s.counts.add(v.reason)
 		s.log.Warn("a connection is ended", "identity", v.id, "reason", v.reason, "error", v.err)
 		_ = s.nats.DisconnectClientByID(v.cid) // it may have ended itself
 	}
@@ -97,13 +94,3 @@ func (c *client) tooMuch(messages, bytes int64, since time.Duration, limit uint6
 	c.over++
 	return c.over >= 2
 }
-
-// natsLog passes the server's messages on.
-type natsLog struct{ log *slog.Logger }
-
-func (l *natsLog) Noticef(format string, a ...any) { l.log.Debug(fmt.Sprintf(format, a...)) }
-func (l *natsLog) Warnf(format string, a ...any)   { l.log.Warn("bus: " + fmt.Sprintf(format, a...)) }
-func (l *natsLog) Errorf(format string, a ...any)  { l.log.Warn("bus: " + fmt.Sprintf(format, a...)) }
-func (l *natsLog) Fatalf(format string, a ...any)  { l.log.Error("bus: " + fmt.Sprintf(format, a...)) }
-func (l *natsLog) Debugf(string, ...any)           {}
-func (l *natsLog) Tracef(string, ...any)           {}
