@@ -179,10 +179,14 @@ func TestRunner_FencesTheOldHolder(t *testing.T) {
 	until(t, "refusal of the intruder", func() bool { return p.agents[0].Counts()["stale_term"] > before })
 }
 
-// A store whose disk fails does not end control by the controller that holds a bucket.
+// A controller that is alone takes over and commands without the store. After a restart its terms are higher.
 func TestRunner_AloneNeedsNoStore(t *testing.T) {
 	k := newKit(t)
-	url := k.server(nil).URL()
+	s := k.server(nil)
+	if err := s.nats.DisableJetStream(); err != nil {
+		t.Fatal(err)
+	}
+	url := s.URL()
 	r := k.runner(k.enrol("controller/c1"), true, 0, url)
 	stop := make(chan struct{})
 	defer close(stop)
