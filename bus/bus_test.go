@@ -101,6 +101,26 @@ func TestInbox_NewestWins(t *testing.T) {
 	}
 }
 
+// An agent's share is a number of messages and of bytes. What exceeds it is dropped, and other agents have their own.
+func TestInbox_LimitsAgents(t *testing.T) {
+	for _, row := range []struct{ size, most int }{{0, MaxMessages}, {maxMessage, MaxBytes / maxMessage}} {
+		b := newInbox(slog.New(slog.DiscardHandler))
+		begin, accepted := time.Now(), 0
+		for range 2 * row.most {
+			if b.accept(&nats.Msg{Subject: eventsPrefix + "sw1", Data: make([]byte, row.size)}, eventsPrefix) != nil {
+				accepted++
+			}
+		}
+		more := int(time.Since(begin).Seconds()*float64(row.most)) + 1
+		if accepted < row.most || accepted > row.most+more || b.Counts()["rate"] != uint64(2*row.most-accepted) {
+			t.Errorf("%d of %d messages of %d bytes are accepted, want %d and at most %d more: %v", accepted, 2*row.most, row.size, row.most, more, b.Counts())
+		}
+		if b.accept(&nats.Msg{Subject: eventsPrefix + "sw2", Data: make([]byte, row.size)}, eventsPrefix) == nil {
+			t.Error("another agent is refused")
+		}
+	}
+}
+
 // Attempts to connect are spread, and never more than lastWait apart.
 func TestWait_IsSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}

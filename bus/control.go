@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/time/rate"
@@ -31,7 +32,8 @@ type Inbox struct {
 // sender is what arrived from an agent.
 type sender struct {
 	name   string
-	limit  *rate.Limiter
+	limit  *rate.Limiter // messages
+	bytes  *rate.Limiter
 	newest []byte
 	queued bool
 }
@@ -73,16 +75,16 @@ func (b *Inbox) refuse(agent, reason string, err error) {
 }
 
 // accept returns the sender of a message, unless it sent too much.
-func (b *Inbox) accept(subject, prefix string) *sender {
-	name := nameIn(subject, prefix)
+func (b *Inbox) accept(m *nats.Msg, prefix string) *sender {
+	name := nameIn(m.Subject, prefix)
 	if !weirv1.ValidName(name) {
-		b.refuse("", "subject", fmt.Errorf("the subject %q has no agent's name", subject))
+		b.refuse("", "subject", fmt.Errorf("the subject %q has no agent's name", m.Subject))
 		return nil
 	}
 	b.mu.Lock()
 	s := b.agents[name]
 	if s == nil && len(b.agents) < maxAgents {
-		s = &sender{name: name, limit: rate.NewLimiter(MaxMessages, MaxMessages)}
+		s = &sender{name: name, limit: rate.NewLimiter(MaxMessages, MaxMessages), bytes: rate.NewLimiter(MaxBytes, MaxBytes)}
 		b.agents[name] = s
 	}
 	b.mu.Unlock()
@@ -90,15 +92,15 @@ func (b *Inbox) accept(subject, prefix string) *sender {
 	case s == nil:
 		b.refuse(name, "agents", fmt.Errorf("more than %d agents", maxAgents))
 		return nil
-	case !s.limit.Allow():
-		b.refuse(name, "rate", fmt.Errorf("more than %d messages a second", MaxMessages))
+	case !s.limit.Allow() || !s.bytes.AllowN(time.Now(), len(m.Data)):
+		b.refuse(name, "rate", fmt.Errorf("more than %d messages or %d bytes a second", MaxMessages, MaxBytes))
 		return nil
 	}
 	return s
 }
 
 func (b *Inbox) telemetry(m *nats.Msg) {
-	s := b.accept(m.Subject, telemetryPrefix)
+	s := b.accept(m, telemetryPrefix)
 	if s == nil {
 		return
 	}
@@ -142,7 +144,7 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 	c := &Control{conn: conn}
 	c.inbox = newInbox(conn.log)
 	events := func(m *nats.Msg) {
-		s := c.inbox.accept(m.Subject, eventsPrefix)
+		s := c.inbox.accept(m, eventsPrefix)
 		if s == nil {
 			return
 		}
