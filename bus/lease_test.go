@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -214,13 +215,16 @@ func TestRunner_AloneNeedsNoStore(t *testing.T) {
 // Two buckets are taken over in one step, the one with the lower term last. The file has the higher term, and is written once.
 func TestRunner_StoresTheHighestTerm(t *testing.T) {
 	file := TermFile{filepath.Join(t.TempDir(), "generation")}
-	r := &Runner{cfg: RunnerConfig{Term: file}, events: make(chan lease.Event, 10)}
+	r := &Runner{cfg: RunnerConfig{Term: file}}
 	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 0, Term: 21}})
 	before, err := os.Stat(file.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 2, Term: 21}, lease.Store{Bucket: 1, Term: 8}})
+	orders := []lease.Order{lease.Store{Bucket: 2, Term: 21}, lease.Store{Bucket: 1, Term: 8}}
+	if answers := r.carryOut(t.Context(), orders); !slices.Equal(answers, []lease.Event{lease.Stored{Bucket: 2, Term: 21}, lease.Stored{Bucket: 1, Term: 8}}) {
+		t.Errorf("the answers are %v", answers)
+	}
 	if s, err := file.Load(); err != nil || s.Term != 21 {
 		t.Errorf("the file has %v, %v, want term 21", s, err)
 	}

@@ -44,9 +44,10 @@ type Runner struct {
 	done    sync.WaitGroup
 	calls   sync.WaitGroup
 
-	mu       sync.Mutex // guards terms, sequence, and the order of commands
-	terms    []uint64   // by bucket; 0: another controller's
-	agents   map[string]bool
+	mu       sync.Mutex        // guards terms, sequence, and the order of commands
+	terms    []uint64          // by bucket; 0: another controller's
+	agents   []map[string]bool // by bucket
+	known    int               // agents of all buckets
 	sequence uint64
 	beacons  uint64
 	stored   uint64 // the highest term in cfg.Term; of run's goroutine
@@ -64,7 +65,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
-		terms: make([]uint64, cfg.Buckets), agents: map[string]bool{}, stored: seen.Term,
+		terms: make([]uint64, cfg.Buckets), agents: make([]map[string]bool, cfg.Buckets), stored: seen.Term,
 	}
 	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Heartbeat: r.heartbeat})
 	if err != nil {
@@ -128,10 +129,14 @@ func (r *Runner) Saw(agent string) {
 	bucket := lease.Bucket(agent, r.cfg.Buckets)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.agents[agent] || len(r.agents) >= maxAgents {
+	if r.agents[bucket][agent] || r.known >= maxAgents {
 		return
 	}
-	r.agents[agent] = true
+	if r.agents[bucket] == nil {
+		r.agents[bucket] = map[string]bool{}
+	}
+	r.agents[bucket][agent] = true
+	r.known++
 	if term := r.terms[bucket]; term > 0 {
 		r.announceTo(agent, bucket, term)
 	}
@@ -183,16 +188,15 @@ func (r *Runner) run(ctx context.Context, seen lease.Seen) {
 			e = lease.Tick{}
 		case e = <-r.events:
 		}
-		for e != nil {
-			e = r.carryOut(ctx, m.Step(time.Since(begun), e))
+		for todo := []lease.Event{e}; len(todo) > 0; todo = todo[1:] {
+			todo = append(todo, r.carryOut(ctx, m.Step(time.Since(begun), todo[0]))...)
 		}
 	}
 }
 
-// carryOut executes the orders of a step. An order that is answered at once is the last one of its step for its bucket; the
-// answers of other orders come later.
-func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event {
-	var answers []lease.Event
+// carryOut executes the orders of a step, and returns the answers of those that it carries out at once. The answers of the store
+// come later, as events.
+func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) (answers []lease.Event) {
 	for _, o := range orders {
 		switch o := o.(type) {
 		case lease.Beacon:
@@ -228,13 +232,7 @@ func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event
 			r.set(o.Bucket, o.Term, false)
 		}
 	}
-	if len(answers) == 0 {
-		return nil
-	}
-	for _, e := range answers[1:] {
-		r.later(e)
-	}
-	return answers[0]
+	return answers
 }
 
 // store makes a term durable. Buckets have different terms, and one file has the highest. So a lower term needs no write: it
@@ -249,15 +247,6 @@ func (r *Runner) store(term uint64) {
 		return
 	}
 	r.stored = term
-}
-
-// later queues an event of our own without waiting: the queue is read by the caller.
-func (r *Runner) later(e lease.Event) {
-	select {
-	case r.events <- e:
-	default:
-		r.calls.Go(func() { r.post(e) })
-	}
 }
 
 // call asks the store without stopping the heartbeats.
@@ -290,10 +279,8 @@ func (r *Runner) set(bucket int, term uint64, holds bool) {
 func (r *Runner) announce(o lease.Announce) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for agent := range r.agents {
-		if lease.Bucket(agent, r.cfg.Buckets) == o.Bucket {
-			r.announceTo(agent, o.Bucket, o.Term)
-		}
+	for agent := range r.agents[o.Bucket] {
+		r.announceTo(agent, o.Bucket, o.Term)
 	}
 }
 
