@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,13 +41,12 @@ type Agent struct {
 
 	mu     sync.Mutex
 	fence  *lease.Fence
-	counts map[string]uint64
-	lost   atomic.Uint64
+	counts counts // of commands, by result
 }
 
 // NewAgent connects an agent. A certificate for agent/NAME is required.
 func NewAgent(cfg AgentConfig) (*Agent, error) {
-	a := &Agent{cfg: cfg, incarnation: cfg.incarnation, counts: map[string]uint64{}}
+	a := &Agent{cfg: cfg, incarnation: cfg.incarnation}
 	if a.incarnation == 0 {
 		a.incarnation = nonce()
 	}
@@ -112,7 +110,6 @@ func (a *Agent) SendEvents(e *weirv1.Events) error {
 func (a *Agent) publish(prefix string, b []byte) error {
 	err := a.conn.nc.Publish(prefix+a.conn.id.Name, b)
 	if err != nil {
-		a.lost.Add(1)
 		return fmt.Errorf("send a report: %w", err)
 	}
 	return nil
@@ -130,15 +127,7 @@ func (a *Agent) State(version string) *weirv1.AgentState {
 }
 
 // Counts returns how many commands arrived, by result: "obeyed", or why they were refused.
-func (a *Agent) Counts() map[string]uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := map[string]uint64{}
-	for reason, n := range a.counts {
-		out[reason] = n
-	}
-	return out
-}
+func (a *Agent) Counts() map[string]uint64 { return a.counts.all() }
 
 func (a *Agent) command(m *nats.Msg) {
 	c, err := weirv1.DecodeCommand(m.Data)
@@ -162,9 +151,7 @@ func (a *Agent) command(m *nats.Msg) {
 		a.refuse(string(why), errors.New("the fence refuses it"))
 		return
 	}
-	a.mu.Lock()
-	a.counts["obeyed"]++
-	a.mu.Unlock()
+	a.counts.add("obeyed")
 	if o.Announces {
 		return
 	}
@@ -176,13 +163,7 @@ func (a *Agent) command(m *nats.Msg) {
 }
 
 func (a *Agent) refuse(reason string, err error) {
-	a.mu.Lock()
-	a.counts[reason]++
-	n := a.counts[reason]
-	a.mu.Unlock()
-	if n&(n-1) == 0 { // 1, 2, 4, ...: a flood of them must not fill the log
-		a.conn.log.Warn("a command is refused", "reason", reason, "times", n, "error", err)
-	}
+	a.counts.refuse(a.conn.log, "a command is refused", reason, "error", err)
 }
 
 func holderOf(c *weirv1.Controller) lease.Holder {

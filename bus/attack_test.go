@@ -3,6 +3,7 @@ package bus
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,7 +85,7 @@ func copyFile(from, to string) error {
 	return os.Rename(to+".new", to)
 }
 
-// A server with a certificate of another CA, or of an agent, gets no client.
+// A server with a certificate of another CA gets no client.
 func TestAttack_Server(t *testing.T) {
 	k, evil := newKit(t), newKit(t)
 	url := evil.server(nil).URL()
@@ -99,7 +100,7 @@ func TestAttack_Server(t *testing.T) {
 	}
 }
 
-// A message that is too long ends the connection of its sender, who connects again. It reaches nobody.
+// The largest message arrives, and the library sends no larger one: it knows the server's limit. TestAttack_RawClient ignores it.
 func TestAttack_OversizedMessage(t *testing.T) {
 	k := newKit(t)
 	s := k.server(nil)
@@ -111,7 +112,7 @@ func TestAttack_OversizedMessage(t *testing.T) {
 	}
 	flush(t, watch)
 	if err := a.nc.Publish("weir.v1.tel.sw1", make([]byte, maxMessage+1)); err == nil {
-		t.Error("the library sends it") // it knows the server's limit
+		t.Error("the library sends it")
 	}
 	if err := a.nc.Publish("weir.v1.tel.sw1", make([]byte, maxMessage)); err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestAttack_Flood(t *testing.T) {
 		t.Errorf("dropped: %v, want malformed ones and such above the rate", n)
 	}
 	until(t, "refusal of its next connection", func() bool { return s.Counts()["banned"] > 0 })
-	for _, want := range [][]string{{"a connection is ended", "agent/evil", "reason=flood"}, {"a message of an agent is dropped", "agent=evil", "reason=malformed"}} {
+	for _, want := range [][]string{{"a connection is ended", "agent/evil", "reason=flood"}, {"a message is dropped", "agent=evil", "reason=malformed"}} {
 		if !k.log.has(want...) {
 			t.Errorf("not logged: %v", want)
 		}
@@ -251,6 +252,28 @@ func TestAttack_SlowConsumer(t *testing.T) {
 	if _, m, ok := c.Inbox().Next(); !ok || m.GetPorts()[0].GetBacklogBytes() != 7 {
 		t.Errorf("%v", m)
 	}
+
+	// Two observers: one has a queue of ten messages and does not read, and the other gets all.
+	slow, fast := k.dial(k.enrol("observer/slow"), s.URL()), k.dial(k.enrol("observer/fast"), s.URL())
+	got := make(chan *nats.Msg, 1000)
+	err = errors.Join(slow.listen("weir.v1.tel.*", 10, func(*nats.Msg) { <-hold }), fast.listen("weir.v1.tel.*", 1000, func(m *nats.Msg) { got <- m }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush(t, slow)
+	flush(t, fast)
+	for i := range uint64(100) {
+		if err := a.SendTelemetry(telemetryOf(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		<-got
+	}
+	until(t, "count of dropped messages", func() bool { return slow.Dropped() > 0 })
+	if fast.Dropped() > 0 || !slow.Connected() {
+		t.Errorf("the other dropped %d, and the slow one is connected: %v", fast.Dropped(), slow.Connected())
+	}
 }
 
 // Certificates are renewed while connected: new ones for client and server, then a new CA with both accepted, then without the old one.
@@ -307,6 +330,15 @@ func TestRotation_RevokedAtWork(t *testing.T) {
 	s := k.server(nil)
 	c := k.dial(k.enrol("agent/sw1"), s.URL())
 	other := k.dial(k.enrol("agent/sw2"), s.URL())
+	until(t, "look at both connections", func() bool { // a later change must lead to another one
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		looked := 0
+		for _, c := range s.clients {
+			looked += int(c.verified)
+		}
+		return looked == 2
+	})
 	if _, err := k.ca.Revoke("agent/sw1"); err != nil {
 		t.Fatal(err)
 	}

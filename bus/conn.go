@@ -40,7 +40,7 @@ type Conn struct {
 	done sync.WaitGroup
 
 	refused atomic.Uint64 // by the server, for a subject that is not ours
-	dropped atomic.Uint64 // messages that came faster than they were read
+	dropped atomic.Uint64 // how often messages came faster than they were read
 }
 
 // Dial connects. If no server can be reached it continues to try, until Close; it returns an error for unusable files or URLs.
@@ -131,6 +131,9 @@ func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 
 // Refused returns how often the server refused a subject.
 func (c *Conn) Refused() uint64 { return c.refused.Load() }
+
+// Dropped returns how often messages came faster than they were read.
+func (c *Conn) Dropped() uint64 { return c.dropped.Load() }
 
 // Close ends the connection.
 func (c *Conn) Close() {

@@ -3,7 +3,9 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/time/rate"
@@ -18,25 +20,26 @@ const maxAgents = MaxConnections
 // Inbox receives what agents send to a controller. Telemetry waits in one place per agent: a newer report replaces one that was
 // not read yet. Events wait in a queue. An agent that sends more than its share loses its own messages only.
 type Inbox struct {
-	log func(agent, reason string, n uint64, err error)
+	log    *slog.Logger
+	counts counts // of dropped messages
 
 	mu     sync.Mutex
 	agents map[string]*sender
 	ready  []*sender // those with telemetry that is not read
 	wake   chan struct{}
-	counts map[string]uint64
 }
 
 // sender is what arrived from an agent.
 type sender struct {
 	name   string
-	limit  *rate.Limiter
+	limit  *rate.Limiter // messages
+	bytes  *rate.Limiter
 	newest []byte
 	queued bool
 }
 
-func newInbox(log func(agent, reason string, n uint64, err error)) *Inbox {
-	return &Inbox{log: log, agents: map[string]*sender{}, wake: make(chan struct{}, 1), counts: map[string]uint64{}}
+func newInbox(log *slog.Logger) *Inbox {
+	return &Inbox{log: log, agents: map[string]*sender{}, wake: make(chan struct{}, 1)}
 }
 
 // Telemetry returns a channel that gets a value when Next has something.
@@ -63,38 +66,25 @@ func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
 	}
 }
 
-// Counts returns how many messages were dropped, by reason: replaced, rate, malformed, subject, agents.
-func (b *Inbox) Counts() map[string]uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := map[string]uint64{}
-	for reason, n := range b.counts {
-		out[reason] = n
-	}
-	return out
-}
+// Counts returns how many messages were dropped, by reason: replaced, rate, malformed, subject,
+// agents, heartbeat.
+func (b *Inbox) Counts() map[string]uint64 { return b.counts.all() }
 
 func (b *Inbox) refuse(agent, reason string, err error) {
-	b.mu.Lock()
-	b.counts[reason]++
-	n := b.counts[reason]
-	b.mu.Unlock()
-	if n&(n-1) == 0 { // 1, 2, 4, ...: a flood must not fill the log
-		b.log(agent, reason, n, err)
-	}
+	b.counts.refuse(b.log, "a message is dropped", reason, "agent", agent, "error", err)
 }
 
 // accept returns the sender of a message, unless it sent too much.
-func (b *Inbox) accept(subject, prefix string) *sender {
-	name := nameIn(subject, prefix)
+func (b *Inbox) accept(m *nats.Msg, prefix string) *sender {
+	name := nameIn(m.Subject, prefix)
 	if !weirv1.ValidName(name) {
-		b.refuse("", "subject", fmt.Errorf("the subject %q has no agent's name", subject))
+		b.refuse("", "subject", fmt.Errorf("the subject %q has no agent's name", m.Subject))
 		return nil
 	}
 	b.mu.Lock()
 	s := b.agents[name]
 	if s == nil && len(b.agents) < maxAgents {
-		s = &sender{name: name, limit: rate.NewLimiter(MaxMessages, MaxMessages)}
+		s = &sender{name: name, limit: rate.NewLimiter(MaxMessages, MaxMessages), bytes: rate.NewLimiter(MaxBytes, MaxBytes)}
 		b.agents[name] = s
 	}
 	b.mu.Unlock()
@@ -102,21 +92,21 @@ func (b *Inbox) accept(subject, prefix string) *sender {
 	case s == nil:
 		b.refuse(name, "agents", fmt.Errorf("more than %d agents", maxAgents))
 		return nil
-	case !s.limit.Allow():
-		b.refuse(name, "rate", fmt.Errorf("more than %d messages a second", MaxMessages))
+	case !s.limit.Allow() || !s.bytes.AllowN(time.Now(), len(m.Data)):
+		b.refuse(name, "rate", fmt.Errorf("more than %d messages or %d bytes a second", MaxMessages, MaxBytes))
 		return nil
 	}
 	return s
 }
 
 func (b *Inbox) telemetry(m *nats.Msg) {
-	s := b.accept(m.Subject, telemetryPrefix)
+	s := b.accept(m, telemetryPrefix)
 	if s == nil {
 		return
 	}
 	b.mu.Lock()
 	if s.newest != nil {
-		b.counts["replaced"]++
+		b.counts.add("replaced")
 	}
 	s.newest = m.Data
 	if !s.queued {
@@ -152,11 +142,9 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 		return nil, err
 	}
 	c := &Control{conn: conn}
-	c.inbox = newInbox(func(agent, reason string, n uint64, err error) {
-		conn.log.Warn("a message of an agent is dropped", "agent", agent, "reason", reason, "times", n, "error", err)
-	})
+	c.inbox = newInbox(conn.log)
 	events := func(m *nats.Msg) {
-		s := c.inbox.accept(m.Subject, eventsPrefix)
+		s := c.inbox.accept(m, eventsPrefix)
 		if s == nil {
 			return
 		}

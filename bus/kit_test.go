@@ -147,7 +147,7 @@ func (k *kit) start(e *External) *server.Server {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	s.SetLoggerV2(&natsLog{k.log.logger()}, false, false, false)
+	s.SetLoggerV2(newNATSLog(k.log.logger()), false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(30 * time.Second) {
 		k.t.Fatal("the external server does not start")

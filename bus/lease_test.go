@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -179,10 +180,14 @@ func TestRunner_FencesTheOldHolder(t *testing.T) {
 	until(t, "refusal of the intruder", func() bool { return p.agents[0].Counts()["stale_term"] > before })
 }
 
-// A store whose disk fails does not end control by the controller that holds a bucket.
+// A controller that is alone takes over and commands without the store. After a restart its terms are higher.
 func TestRunner_AloneNeedsNoStore(t *testing.T) {
 	k := newKit(t)
-	url := k.server(nil).URL()
+	s := k.server(nil)
+	if err := s.nats.DisableJetStream(); err != nil {
+		t.Fatal(err)
+	}
+	url := s.URL()
 	r := k.runner(k.enrol("controller/c1"), true, 0, url)
 	stop := make(chan struct{})
 	defer close(stop)
@@ -204,6 +209,31 @@ func TestRunner_AloneNeedsNoStore(t *testing.T) {
 			}
 			break
 		}
+	}
+}
+
+// Two buckets are taken over in one step, the one with the lower term last. The file has the higher term, and is written once.
+func TestRunner_StoresTheHighestTerm(t *testing.T) {
+	file := TermFile{filepath.Join(t.TempDir(), "generation")}
+	r := &Runner{cfg: RunnerConfig{Term: file}}
+	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 0, Term: 21}})
+	before, err := os.Stat(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := []lease.Order{lease.Store{Bucket: 2, Term: 21}, lease.Store{Bucket: 1, Term: 8}}
+	if answers := r.carryOut(t.Context(), orders); !slices.Equal(answers, []lease.Event{lease.Stored{Bucket: 2, Term: 21}, lease.Stored{Bucket: 1, Term: 8}}) {
+		t.Errorf("the answers are %v", answers)
+	}
+	if s, err := file.Load(); err != nil || s.Term != 21 {
+		t.Errorf("the file has %v, %v, want term 21", s, err)
+	}
+	if after, err := os.Stat(file.Path); err != nil || !after.ModTime().Equal(before.ModTime()) { // inodes are used again
+		t.Errorf("the file is written again: %v", err)
+	}
+	r.carryOut(t.Context(), []lease.Order{lease.Store{Bucket: 1, Term: 22}})
+	if s, err := file.Load(); err != nil || s.Term != 22 {
+		t.Errorf("the file has %v, %v, want term 22", s, err)
 	}
 }
 

@@ -12,8 +12,8 @@ const (
 	MaxSubscriptions = 64       // of one connection
 	MaxPending       = 16 << 20 // bytes that wait for one connection; more disconnect it
 	MaxControlLine   = 1024     // bytes of a protocol line
-	// MaxMessages and MaxBytes limit what one agent sends in a second. An agent that sends more for two seconds in a row is
-	// disconnected and refused for BanTime. A report each millisecond and as many events are allowed.
+	// MaxMessages and MaxBytes limit what one agent sends in a second. An agent that sends more for two periods of policeEvery in
+	// a row is disconnected and refused for BanTime. A report each millisecond and as many events are allowed.
 	MaxMessages = 4000
 	MaxBytes    = 32 << 20
 	BanTime     = 10 * time.Second

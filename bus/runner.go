@@ -44,11 +44,13 @@ type Runner struct {
 	done    sync.WaitGroup
 	calls   sync.WaitGroup
 
-	mu       sync.Mutex // guards terms, sequence, and the order of commands
-	terms    []uint64   // by bucket; 0: another controller's
-	agents   map[string]bool
+	mu       sync.Mutex        // guards terms, sequence, and the order of commands
+	terms    []uint64          // by bucket; 0: another controller's
+	agents   []map[string]bool // by bucket
+	known    int               // agents of all buckets
 	sequence uint64
 	beacons  uint64
+	stored   uint64 // the highest term in cfg.Term; of run's goroutine
 }
 
 // NewRunner connects a controller, and begins to take over buckets that nobody holds.
@@ -63,7 +65,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
-		terms: make([]uint64, cfg.Buckets), agents: map[string]bool{},
+		terms: make([]uint64, cfg.Buckets), agents: make([]map[string]bool, cfg.Buckets), stored: seen.Term,
 	}
 	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Heartbeat: r.heartbeat})
 	if err != nil {
@@ -127,10 +129,14 @@ func (r *Runner) Saw(agent string) {
 	bucket := lease.Bucket(agent, r.cfg.Buckets)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.agents[agent] || len(r.agents) >= maxAgents {
+	if r.agents[bucket][agent] || r.known >= maxAgents {
 		return
 	}
-	r.agents[agent] = true
+	if r.agents[bucket] == nil {
+		r.agents[bucket] = map[string]bool{}
+	}
+	r.agents[bucket][agent] = true
+	r.known++
 	if term := r.terms[bucket]; term > 0 {
 		r.announceTo(agent, bucket, term)
 	}
@@ -182,16 +188,15 @@ func (r *Runner) run(ctx context.Context, seen lease.Seen) {
 			e = lease.Tick{}
 		case e = <-r.events:
 		}
-		for e != nil {
-			e = r.carryOut(ctx, m.Step(time.Since(begun), e))
+		for todo := []lease.Event{e}; len(todo) > 0; todo = todo[1:] {
+			todo = append(todo, r.carryOut(ctx, m.Step(time.Since(begun), todo[0]))...)
 		}
 	}
 }
 
-// carryOut executes the orders of a step. An order that is answered at once is the last one of its step for its bucket; the
-// answers of other orders come later.
-func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event {
-	var answers []lease.Event
+// carryOut executes the orders of a step, and returns the answers of those that it carries out at once. The answers of the store
+// come later, as events.
+func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) (answers []lease.Event) {
 	for _, o := range orders {
 		switch o := o.(type) {
 		case lease.Beacon:
@@ -206,10 +211,7 @@ func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event
 				return lease.Read{Bucket: o.Bucket, Record: record}
 			})
 		case lease.Store:
-			if err := r.cfg.Term.Save(lease.Seen{Term: o.Term, Holder: r.self}); err != nil {
-				// A full disk must not end control: the record and the agents have the term, too.
-				r.control.conn.log.Error("cannot store the term: this controller continues", "term", o.Term, "error", err)
-			}
+			r.store(o.Term)
 			answers = append(answers, lease.Stored(o))
 		case lease.Write:
 			r.call(ctx, func(ctx context.Context) lease.Event {
@@ -230,22 +232,21 @@ func (r *Runner) carryOut(ctx context.Context, orders []lease.Order) lease.Event
 			r.set(o.Bucket, o.Term, false)
 		}
 	}
-	if len(answers) == 0 {
-		return nil
-	}
-	for _, e := range answers[1:] {
-		r.later(e)
-	}
-	return answers[0]
+	return answers
 }
 
-// later queues an event of our own without waiting: the queue is read by the caller.
-func (r *Runner) later(e lease.Event) {
-	select {
-	case r.events <- e:
-	default:
-		r.calls.Go(func() { r.post(e) })
+// store makes a term durable. Buckets have different terms, and one file has the highest. So a lower term needs no write: it
+// would replace the higher one, and heartbeats wait for each write.
+func (r *Runner) store(term uint64) {
+	if term <= r.stored {
+		return
 	}
+	if err := r.cfg.Term.Save(lease.Seen{Term: term, Holder: r.self}); err != nil {
+		// A full disk must not end control: the record and the agents have the term, too.
+		r.control.conn.log.Error("cannot store the term: this controller continues", "term", term, "error", err)
+		return
+	}
+	r.stored = term
 }
 
 // call asks the store without stopping the heartbeats.
@@ -278,10 +279,8 @@ func (r *Runner) set(bucket int, term uint64, holds bool) {
 func (r *Runner) announce(o lease.Announce) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for agent := range r.agents {
-		if lease.Bucket(agent, r.cfg.Buckets) == o.Bucket {
-			r.announceTo(agent, o.Bucket, o.Term)
-		}
+	for agent := range r.agents[o.Bucket] {
+		r.announceTo(agent, o.Bucket, o.Term)
 	}
 }
 

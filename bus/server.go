@@ -5,13 +5,14 @@
 //	server.go    the embedded server
 //	police.go    disconnects floods, and certificates that are revoked
 //	external.go  the configuration of an external cluster
+//	counts.go    counts refusals, and limits what the log gets of them
 //	conn.go      the connection of a client
 //	agent.go     what an agent sends and receives
 //	control.go   what a controller sends and receives
 //	store.go     leases in the key-value store
 //	runner.go    runs the leases of a controller
 //
-// Neighbours: pki (certificates), weirv1 (messages), fence (whom an agent obeys), lease (which controller holds a bucket).
+// Neighbours: pki (certificates), weirv1 (messages), lease (which controller holds a bucket, and whom an agent obeys).
 package bus
 
 import (
@@ -52,11 +53,11 @@ type Server struct {
 	maxMessages uint64
 	stop        chan struct{}
 	done        sync.WaitGroup
+	counts      counts // refused connections, by reason
 
 	mu      sync.Mutex
 	clients map[uint64]*client   // by NATS' number of the connection
 	banned  map[string]time.Time // identity -> until when
-	counts  map[string]uint64    // refused connections and messages, by reason
 }
 
 // client is a connection whose certificate was accepted.
@@ -65,8 +66,9 @@ type client struct {
 	leaf     *x509.Certificate
 	messages int64 // that it had sent when it was looked at last
 	bytes    int64
-	over     int // how many times in a row it had sent too much
-	missing  int // in how many lists of connections in a row it was missing
+	over     int    // how many times in a row it had sent too much
+	verified uint64 // 1 + the number of changes of our files when its certificate was verified last; 0: in the handshake only
+	missing  int    // in how many lists of connections in a row it was missing
 }
 
 // clientRoles can connect as clients.
@@ -86,7 +88,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{
 		keys: keys, log: cfg.Log, maxMessages: cfg.maxMessages, stop: make(chan struct{}),
-		clients: map[uint64]*client{}, banned: map[string]time.Time{}, counts: map[string]uint64{},
+		clients: map[uint64]*client{}, banned: map[string]time.Time{},
 	}
 	if s.maxMessages == 0 {
 		s.maxMessages = MaxMessages
@@ -98,7 +100,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 	if s.nats, err = server.NewServer(o); err != nil {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
-	s.nats.SetLoggerV2(&natsLog{cfg.Log}, false, false, false)
+	s.nats.SetLoggerV2(newNATSLog(cfg.Log), false, false, false)
 	s.nats.Start()
 	if !s.nats.ReadyForConnections(10 * time.Second) {
 		s.nats.Shutdown()
@@ -114,7 +116,7 @@ func (s *Server) options(cfg *ServerConfig) (*server.Options, error) {
 		return nil, err
 	}
 	o := &server.Options{
-		ServerName: s.keys.Identity().Name, Host: host, Port: port, NoSigs: true, NoSystemAccount: false,
+		ServerName: s.keys.Identity().Name, Host: host, Port: port, NoSigs: true,
 		TLS: true, TLSVerify: true, TLSConfig: s.keys.ServerTLS(s.rejected, clientRoles...), TLSHandshakeFirst: true,
 		TLSTimeout: handshakeTimeout.Seconds(), AuthTimeout: handshakeTimeout.Seconds() + 1, CustomClientAuthentication: s,
 		MaxConn: MaxConnections, MaxSubs: MaxSubscriptions, MaxPayload: maxMessage, MaxPending: MaxPending, MaxControlLine: MaxControlLine,
@@ -161,22 +163,8 @@ func (s *Server) Close() {
 	s.nats.WaitForShutdown()
 }
 
-// Counts returns how many connections and messages were refused, by reason.
-func (s *Server) Counts() map[string]uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[string]uint64{}
-	for reason, n := range s.counts {
-		out[reason] = n
-	}
-	return out
-}
-
-func (s *Server) count(reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[reason]++
-}
+// Counts returns how many connections were refused or ended, by reason.
+func (s *Server) Counts() map[string]uint64 { return s.counts.all() }
 
 // rejected counts a certificate that was refused during the handshake.
 func (s *Server) rejected(c *x509.Certificate, err error) {
@@ -190,15 +178,14 @@ func (s *Server) rejected(c *x509.Certificate, err error) {
 	} else if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
 		reason = "unknown_ca"
 	}
-	s.count(reason)
-	s.log.Warn("a certificate is refused", "subject", c.Subject.CommonName, "reason", reason, "error", err)
+	s.counts.refuse(s.log, "a certificate is refused", reason, "subject", fmt.Sprintf("%.80s", c.Subject.CommonName), "error", err)
 }
 
 // Check makes Server an Authentication: the identity in the certificate decides which subjects a connection can use.
 func (s *Server) Check(c server.ClientAuthentication) bool {
 	state := c.GetTLSConnectionState()
 	if state == nil || len(state.PeerCertificates) == 0 {
-		s.count("certificate")
+		s.counts.add("certificate")
 		return false
 	}
 	leaf := state.PeerCertificates[0]
@@ -210,14 +197,12 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	s.mu.Lock()
 	until, banned := s.banned[id.String()]
 	banned = banned && time.Now().Before(until)
-	if banned {
-		s.counts["banned"]++
-	} else {
+	if !banned {
 		s.clients[c.GetID()] = &client{id: id, leaf: leaf}
 	}
 	s.mu.Unlock()
 	if banned {
-		s.log.Warn("a connection is refused: the identity sent too much", "identity", id, "until", until)
+		s.counts.refuse(s.log, "a connection is refused: the identity sent too much", "banned", "identity", id, "until", until)
 		return false
 	}
 	allowed := Allowed(id)

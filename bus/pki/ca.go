@@ -258,6 +258,9 @@ func (ca *CA) Issued() ([]Issued, error) {
 func (ca *CA) issued() ([]Issued, error) {
 	b, err := os.ReadFile(ca.path("issued.json"))
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(ca.path("ca.key")); err != nil { // an empty list would be a configuration that admits nobody
+			return nil, fmt.Errorf("%s has no CA: %w", ca.Dir, err)
+		}
 		return nil, nil
 	}
 	if err != nil {

@@ -1,0 +1,52 @@
+package bus
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A thousand refusals of one kind are ten lines, and another kind has its own.
+func TestCounts_AFloodDoesNotFillTheLog(t *testing.T) {
+	var c counts
+	var log logged
+	for range 1000 {
+		c.refuse(log.logger(), "a certificate is refused", "expired", "error", errors.New("of yesterday"))
+	}
+	c.refuse(log.logger(), "a certificate is refused", "revoked")
+	if n := strings.Count(log.b.String(), "\n"); n != 11 {
+		t.Errorf("%d lines, want 11", n)
+	}
+	if !log.has("reason=expired", "times=512", "of yesterday") || !log.has("reason=revoked", "times=1") {
+		t.Errorf("the log:\n%s", log.b.String())
+	}
+	all := c.all()
+	if all["expired"] != 1000 || all["revoked"] != 1 {
+		t.Errorf("counts: %v", all)
+	}
+	all["expired"] = 0
+	if c.all()["expired"] != 1000 {
+		t.Error("the caller changes the counts")
+	}
+}
+
+// Peers without a certificate cause lines of NATS: those above the rate are left out and counted.
+func TestNATSLog_IsLimited(t *testing.T) {
+	var log logged
+	l := newNATSLog(log.logger())
+	l.limit.SetLimit(0) // the burst only
+	for range 1000 {
+		l.Errorf("TLS handshake error: %v", "EOF")
+	}
+	if n := strings.Count(log.b.String(), "\n"); n != 200 {
+		t.Errorf("%d lines, want 200", n)
+	}
+	l.limit.SetBurst(1)
+	l.limit.SetLimit(1e9)
+	for !log.has("lines_left_out=") { // the bucket fills in a nanosecond
+		l.Warnf("one more")
+	}
+	if !log.has("one more", "lines_left_out=8") {
+		t.Errorf("the number of lines that are left out is wrong:\n%s", log.b.String()[max(0, log.b.Len()-300):])
+	}
+}
