@@ -162,6 +162,10 @@ func TestDifferential(t *testing.T) {
 			if opens := callsOf(r, "fairq_opening_q8"); (opens > 0) != (config.Count == fairq.CountOpening) {
 				t.Errorf("the window of %d SYN-ACKs was asked for", opens)
 			}
+			long := config.Shrink == fairq.ShrinkAvoid || config.Scale == fairq.ScaleUnify
+			if fits := callsOf(r, "  of them: the program did not look at the floor"); (fits == 0) != long {
+				t.Errorf("the floor of %d ACKs was not looked at", fits)
+			}
 		})
 	}
 }

@@ -43,7 +43,6 @@ struct ack {
 	struct granted granted; // what the port grants the flow
 	__u32 id;          // of the port
 	int may_advertise;
-	int unifies;       // scale: unify
 	struct window_ack window;
 	struct asked asked;
 };
@@ -57,14 +56,13 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	a->sender = &c->end[!s->side];
 	a->id = id;
 	a->port = port_of(id);
-	a->config = LAW_TRACED ? bpf_map_lookup_elem(&configs, &id) : NULL; // otherwise on_ack reads it if it must
-	a->unifies = scale == SCALE_UNIFY;
+	a->config = NULL; // ack_is_configured
 	a->said = &stats->ungoverned;
 	a->granted = (struct granted){};
 	a->may_advertise = 1;
 	a->asked = (struct asked){};
 	a->window = (struct window_ack){
-		.field = a->unifies ? unify_field(a->receiver, s) : s->window,
+		.field = scale == SCALE_UNIFY ? unify_field(a->receiver, s) : s->window,
 		.shift = shift_of(a->receiver, s),
 		.syn = !!(s->flags & TCP_SYN),
 		.ack = s->ack,
@@ -72,37 +70,36 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	};
 }
 
-static __always_inline struct port_config *ack_config(__u32 id) { return bpf_map_lookup_elem(&configs, &id); }
+// Reads the configuration of the data's port, if it was not read yet. Reports whether there is one.
+static __always_inline int ack_is_configured(struct ack *a)
+{
+	__u32 id = a->id; // a local, as in ack_begins
 
-// Reports whether the limit of an ACK depends on its port's state only, not on its configuration. It is so for all ACKs of a
-// flow whose data was seen here. A trace reads the configuration of every ACK.
+	if (!a->config)
+		a->config = bpf_map_lookup_elem(&configs, &id);
+	return a->config != NULL;
+}
+
+// Reports whether an ACK is plain: its grant depends on its port's state only, not on its configuration, and an ACK that fits
+// its grant keeps its window. It is so for all ACKs of a flow whose data was seen here.
 static __always_inline int ack_is_plain(const struct ack *a, const int credit)
 {
-	return !LAW_TRACED && !credit && !a->unifies && shrink != WINDOW_SHRINK_AVOID && likely(!a->window.syn && a->sender->port);
+	return !credit && scale != SCALE_UNIFY && shrink != WINDOW_SHRINK_AVOID && likely(!a->window.syn && a->sender->port);
 }
 
-// Reads what the port grants a plain ACK. Returns 1 if the ACK keeps its window, whatever the port's configuration is.
-static __always_inline int ack_passes(struct ack *a, struct connection *c, struct port_counts *stats)
-{
-	grant_of(NULL, a->port, c->bucket, 0, 1, 0, &a->granted);
-	if (!ack_is_limitable(&a->granted))
-		return 1;
-	a->window.window_q8 = ack_limit_q8(&a->granted);
-	if (!window_fits(&a->window))
-		return 0;
-	a->said = a->granted.window_q8 ? &stats->smaller : &stats->free_;
-	return 1;
-}
-
-static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets,
+static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets, int plain,
 					   const int credit)
 {
-	int here = a->sender->port != 0, live = 0, opens;
+	int here = a->sender->port != 0, live = 0, opens = 0;
 	__u64 now = 0;
 
-	opens = ack_opens(a->config, a->port, count, a->window.syn, here, &now, &live);
+	if (!plain)
+		opens = ack_opens(a->config, a->port, count, a->window.syn, here, &now, &live);
 	asked_begins(&a->asked, a->id, a->port);
-	ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
+	if (plain)
+		grant_of(NULL, a->port, c->bucket, 0, 1, 0, &a->granted);
+	else
+		ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
 	if (credit)
 		grant_promised(a->port, c->bucket, credit_limit(a->port, asked_promised(&a->asked, a->sender->promise)), &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
@@ -115,15 +112,20 @@ static __always_inline __u32 ack_bytes(const struct ack *a, __u16 field)
 	return (__u32)field << window_shift(a->window.shift, a->window.syn);
 }
 
-// Returns the field that leaves, and sets *limited to the field under the limit.
-static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, struct port_counts *stats, __u64 packets,
+// Returns the field that leaves, and sets *limited, which is the ACK's own field before, to the field under the limit.
+static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, struct port_counts *stats, __u64 packets, int plain,
 					    __u16 *limited)
 {
-	__u16 own = a->window.field, field;
+	__u16 own = a->window.field, field = own;
 
-	field = ack_limit(&a->window, a->config, &a->granted, a->receiver->mss, a->sender->gso,
-			  shrink == WINDOW_SHRINK_AVOID, &acks->edge, limited);
-	asked_law(&a->asked, &a->window, *limited);
+	a->window.window_q8 = ack_limit_q8(&a->granted);
+	if (!plain || !window_fits(&a->window)) {
+		if (!ack_is_configured(a))
+			return own;
+		field = ack_limit(&a->window, a->config, &a->granted, a->receiver->mss, a->sender->gso,
+				  shrink == WINDOW_SHRINK_AVOID, &acks->edge, limited);
+		asked_law(&a->asked, &a->window, *limited);
+	}
 	if (!a->sender->port)
 		stats->assumed += packets;
 	if (!a->granted.window_q8)
@@ -169,13 +171,10 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	}
 	field = limited = a.window.field;
 	plain = ack_is_plain(&a, credit);
-	if (likely(a.port) && !(plain && ack_passes(&a, c, stats))) {
-		if (!LAW_TRACED)
-			a.config = ack_config(a.id);
-		if (a.config && !plain)
-			ack_is_granted(&a, s, c, packets, credit);
-		if (a.config && ack_is_limitable(&a.granted))
-			field = ack_is_limited(&a, acks, stats, packets, &limited);
+	if (likely(a.port) && ((plain && !LAW_TRACED) || ack_is_configured(&a))) { // a trace records the configuration of every ACK
+		ack_is_granted(&a, s, c, packets, plain, credit);
+		if (ack_is_limitable(&a.granted))
+			field = ack_is_limited(&a, acks, stats, packets, plain, &limited);
 	}
 	if (edge && a.port)
 		a.may_advertise = grant_advertises(a.port, c->bucket, &a.granted);

@@ -29,6 +29,7 @@ const (
 	countFloor          = "window_floor"
 	countRewrite        = "window_rewrite"
 	countSmaller        = "  of them: the window was small enough"
+	countFits           = "  of them: the program did not look at the floor"
 	countFree           = "  of them: of an unlimited flow, nothing written"
 	countUngoverned     = "ACKs whose data's port granted nothing"
 	countReleasing      = "ACKs of flows that were being released"
@@ -40,8 +41,8 @@ const (
 
 var counts = []string{
 	countFlows, countSample, countNoSample, countSawMSS, countLook, countSlots, countGone, countOpenings, countRegister, countLaw,
-	countReleased, countLimited, countStopped, countOpening, countFloor, countRewrite, countSmaller, countFree, countUngoverned,
-	countReleasing, countTorn, countEdgeLeft, countEdgeAdvertised, countEdgeSilent,
+	countReleased, countLimited, countStopped, countOpening, countFloor, countRewrite, countSmaller, countFits, countFree,
+	countUngoverned, countReleasing, countTorn, countEdgeLeft, countEdgeAdvertised, countEdgeSilent,
 }
 
 // Replay runs the native core on the trace from each port's beginning, with its own state, and compares all its

@@ -99,8 +99,11 @@ func (r *replay) limits(a *lawtraceLawAck, field native.Field) {
 	if a.Granted.WindowQ8 == 0 {
 		r.count(countFree, 1)
 	}
-	if a.Law == field.Own() {
+	if field.Law() == field.Own() {
 		r.count(countSmaller, 1)
+	}
+	if a.Called == 0 { // window_fits
+		r.count(countFits, 1)
 	}
 	if port.Enforced == 0 || a.Bucket < port.Spared && a.Granted.WindowQ8 != 0 {
 		r.count(countReleasing, 1)
