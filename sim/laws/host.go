@@ -142,16 +142,25 @@ func (v *hostVM) Enforce(now event.Time, a law.Action) error {
 	return err
 }
 
-// putGrant sets a grant among those of one key.
+// putGrant sets a grant among those of one key, as the kernel's loader does: in the place of its owner's grant of the same kind,
+// or of one that has ended.
 func putGrant(all []native.Grant, g native.Grant, now uint64) ([]native.Grant, error) {
 	const released = 500e6 // ns, more than a window needs
+	at := -1
 	for i := range all {
-		if all[i].Owner == g.Owner && all[i].Flags == g.Flags || now > all[i].ExpiresNs+released {
-			all[i] = g
-			return all, nil
+		if all[i].Owner == g.Owner && all[i].Flags == g.Flags {
+			at = i
+			break
+		}
+		if at < 0 && now > all[i].ExpiresNs+released {
+			at = i
 		}
 	}
-	if len(all) >= hostAKey {
+	switch {
+	case at >= 0:
+		all[at] = g
+		return all, nil
+	case len(all) >= hostAKey:
 		return all, fmt.Errorf("%d owners have granted the same already, the most", hostAKey)
 	}
 	return append(all, g), nil

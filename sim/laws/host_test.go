@@ -145,3 +145,18 @@ func TestHosts_Refuses(t *testing.T) {
 		}
 	}
 }
+
+// A grant replaces its owner's earlier one also if another owner's, which stands before it, has ended.
+func TestHosts_Replaces(t *testing.T) {
+	b, h, vms := newHosts(t, false)
+	k := b.talk(0, "sender1", "receiver1")
+	k.opens()
+	key := law.Key{Pair: law.Pair{VM: 1}}
+	b.grant(vms[0], law.Grant{Owner: 1, Key: key, Value: 30_000, Lease: time.Millisecond})
+	b.grant(vms[0], law.Grant{Owner: 2, Key: key, Value: 10_000, Lease: 10 * time.Second})
+	b.expect("10000/128", k.window(1), 79)
+	b.wait(600 * event.Millisecond)
+	h.Heartbeat(2, b.net.Queue.Now())
+	b.grant(vms[0], law.Grant{Owner: 2, Key: key, Value: 20_000, Lease: 10 * time.Second})
+	b.expect("20000/128", k.window(1), 157)
+}
