@@ -134,6 +134,25 @@ func TestGuest_Table(t *testing.T) {
 	}
 }
 
+// A range of IPv6 that covers the IPv4-mapped addresses would let the VM send from any IPv4 address: AddVM refuses it.
+func TestAddVM_Ranges(t *testing.T) {
+	r := newRig(t, host.Config{})
+	for text, refused := range map[string]bool{"::/0": true, "::/80": true, "::ffff:0:0/95": true, "::/96": false, "2000::/3": false, "0.0.0.0/0": false} {
+		v := host.VM{Number: 1, Port: r.vm1, MAC: vmMAC[:], Addresses: []netip.Prefix{netip.MustParsePrefix(text)}}
+		if err := r.AddVM(v); (err != nil) != refused {
+			t.Errorf("%s: error %v", text, err)
+		}
+		in := frames.Packet(frames.Link{Dst: peerMAC, Src: vmMAC}, frames.IP{From: otherIPv4, To: peerIPv4}, frames.UDP, make([]byte, 40))
+		want := uint32(bpftest.TCXDrop)
+		if text == "0.0.0.0/0" {
+			want = bpftest.TCXNext
+		}
+		if verdict, _, _ := run(t, r.up, in, r.vm1, 0); !refused && verdict != want {
+			t.Errorf("%s: a packet from %v: returned %d", text, otherIPv4, int32(verdict))
+		}
+	}
+}
+
 // A packet takes its VM's limited class while a rate is granted, and the relaxed class otherwise. The priority
 // that a packet came with has no effect.
 func TestUplink_Class(t *testing.T) {

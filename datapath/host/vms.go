@@ -189,6 +189,9 @@ func (c *VM) entry(cookie uint64) (e hostHostVm, err error) {
 		if p.Addr().Is4() {
 			bits += 96
 		}
+		if bits < 96 && p.Contains(anyIPv4) { // the tables have IPv4 addresses in this range
+			return e, fmt.Errorf("the range %v covers ::ffff:0:0/96, which is all of IPv4: choose narrower ranges", p)
+		}
 		masked := p.Masked().Addr()
 		e.Address[i].Address = words(masked)
 		var mask [16]byte
@@ -197,6 +200,8 @@ func (c *VM) entry(cookie uint64) (e hostHostVm, err error) {
 	}
 	return e, nil
 }
+
+var anyIPv4 = netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
 
 // words returns an address as the tables have it: IPv4 as ::ffff:a.b.c.d.
 func words(a netip.Addr) (w [4]uint32) {
