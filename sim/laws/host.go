@@ -176,7 +176,7 @@ func putGrant(all []native.Grant, g native.Grant, now uint64) ([]native.Grant, e
 		all[at] = g
 		return all, nil
 	case len(all) >= hostAKey:
-		return all, fmt.Errorf("%d owners have granted the same already, the most", hostAKey)
+		return all, fmt.Errorf("there are %d grants for the same already, the most", hostAKey)
 	}
 	return append(all, g), nil
 }
