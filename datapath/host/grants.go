@@ -54,7 +54,7 @@ func (h *Host) SetGrant(g law.Grant) error { return h.SetGrants([]law.Grant{g}) 
 // heartbeat ends; a lease of 0 releases it from now on. At most MaxLease. Keys: the VM alone, with Peer, or with Flow (Src is
 // the VM's). A rate is for a VM alone; its class is changed at once, or by a later Sweep if many change. Grants that are
 // refused are in the error; the others are set. A grant is refused for an unknown VM, for an owner without a heartbeat, for a
-// full table, and if four owners have granted the same.
+// full table, and if there are GrantsAKey grants for the same key.
 func (h *Host) SetGrants(grants []law.Grant) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ func put(all *hostGrants, set grant, now uint64) error {
 		}
 	}
 	if at < 0 {
-		return fmt.Errorf("%d owners have granted the same already, the most", OwnersAKey)
+		return fmt.Errorf("there are %d grants for the same already, the most: wait until one has ended", GrantsAKey)
 	}
 	g := &all.Grant[at]
 	g.Value, g.ExpiresNs, g.Owner, g.Flags = set.Value, set.ExpiresNs, set.Owner, set.Flags

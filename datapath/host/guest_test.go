@@ -49,12 +49,15 @@ func guestRows() []guestRow {
 	later := frames.IP{From: vmIPv4, To: peerIPv4, Fragment: 9}
 	extended := v6
 	extended.Extensions = []frames.Extension{{Kind: frames.HopByHop}, {Kind: frames.ToHost}}
-	hidden := v6
+	longest, hidden := v6, v6
+	for range 6 {
+		longest.Extensions = append(longest.Extensions, frames.Extension{Kind: frames.ToHost})
+	}
 	for range 7 {
 		hidden.Extensions = append(hidden.Extensions, frames.Extension{Kind: frames.ToHost})
 	}
 	data := make([]byte, 40)
-	headless := frames.Packet(mine, v4, frames.UDP, data)[:20]
+	headless := frames.Packet(tagged, v4, frames.UDP, data)[:14+8+19] // a test run refuses an untagged one
 	passes := host.Stats{Relaxed: 1}
 	mac, ip := host.Stats{SpoofedMAC: 1}, host.Stats{SpoofedIP: 1}
 	control, malformed := host.Stats{Control: 1}, host.Stats{Malformed: 1}
@@ -63,6 +66,7 @@ func guestRows() []guestRow {
 		{"UDP, IPv6", frames.Packet(mine, v6, frames.UDP, data), passes},
 		{"UDP, tagged", frames.Packet(tagged, v4, frames.UDP, data), passes},
 		{"UDP, IPv6, extension headers", frames.Packet(mine, extended, frames.UDP, data), passes},
+		{"UDP, IPv6, six extension headers", frames.Packet(mine, longest, frames.UDP, data), passes},
 		{"a later fragment", frames.Packet(mine, later, frames.UDP, data), passes},
 		{"DHCP", frames.Packet(mine, frames.IP{From: netip.MustParseAddr("0.0.0.0"), To: peerIPv4}, frames.UDP, data), passes},
 		{"duplicate address detection", frames.Packet(mine, frames.IP{From: netip.IPv6Unspecified(), To: peerIPv6}, 58, data), passes},
@@ -86,6 +90,7 @@ func guestRows() []guestRow {
 		{"protocol", frames.Packet(mine, v4, 143, data), control},
 		{"protocol, IPv6", frames.Packet(mine, v6, 143, data), control},
 		{"protocol, IPv6, extension headers", frames.Packet(mine, extended, 143, data), control},
+		{"protocol, IPv6, six extension headers", frames.Packet(mine, longest, 143, data), control},
 		{"protocol, a later fragment", frames.Packet(mine, later, 143, data), control},
 
 		{"no header", headless, malformed},
@@ -100,22 +105,8 @@ func guestRows() []guestRow {
 func TestGuest_Table(t *testing.T) {
 	r := newRig(t, host.Config{})
 	for _, row := range guestRows() {
-		for where, p := range map[string]struct {
-			program interface{ FD() int }
-			at      attach.PortRef
-		}{"uplink": {r.up, r.uplink}, "VM 2": {r.toVM2, r.vm2}} {
-			program := r.up
-			if where == "VM 2" {
-				program = r.toVM2
-			}
-			verdict, out, _, err := try(program, row.in, r.vm1, 0)
-			if bpftest.Refused(err) { // too short for a test run
-				t.Logf("%s: refused", row.name)
-				continue
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, p := range []placed{r.up, r.toVM2} {
+			verdict, out, _ := run(t, p, row.in, r.vm1, 0)
 			want := uint32(bpftest.TCXDrop)
 			if row.want.Relaxed == 1 {
 				want = bpftest.TCXNext
@@ -123,7 +114,7 @@ func TestGuest_Table(t *testing.T) {
 			w := row.want
 			w.Sent = 1
 			if c := r.counted(t); c != w || verdict != want || !bytes.Equal(out, row.in) {
-				t.Errorf("%s at %s (%s): returned %d, counted %+v, want %+v", row.name, where, p.at.Name, int32(verdict), c, w)
+				t.Errorf("%s at %s: returned %d, counted %+v, want %+v", row.name, p.at.Name, int32(verdict), c, w)
 			}
 		}
 		// From the network and from the host itself everything passes.
@@ -139,6 +130,25 @@ func TestGuest_Table(t *testing.T) {
 		in := frames.Packet(frames.Link{Dst: peerMAC, Src: otherMAC}, frames.IP{From: netip.AddrFrom4([4]byte{10, 0, 0, last}), To: peerIPv4}, frames.UDP, make([]byte, 40))
 		if verdict, _, _ := run(t, r.up, in, r.vm2, 0); verdict != want {
 			t.Errorf("10.0.0.%d of VM 2: returned %d", last, int32(verdict))
+		}
+	}
+}
+
+// A range of IPv6 that covers the IPv4-mapped addresses would let the VM send from any IPv4 address: AddVM refuses it.
+func TestAddVM_Ranges(t *testing.T) {
+	r := newRig(t, host.Config{})
+	for text, refused := range map[string]bool{"::/0": true, "::/80": true, "::ffff:0:0/95": true, "::/96": false, "2000::/3": false, "0.0.0.0/0": false} {
+		v := host.VM{Number: 1, Port: r.vm1, MAC: vmMAC[:], Addresses: []netip.Prefix{netip.MustParsePrefix(text)}}
+		if err := r.AddVM(v); (err != nil) != refused {
+			t.Errorf("%s: error %v", text, err)
+		}
+		in := frames.Packet(frames.Link{Dst: peerMAC, Src: vmMAC}, frames.IP{From: otherIPv4, To: peerIPv4}, frames.UDP, make([]byte, 40))
+		want := uint32(bpftest.TCXDrop)
+		if text == "0.0.0.0/0" {
+			want = bpftest.TCXNext
+		}
+		if verdict, _, _ := run(t, r.up, in, r.vm1, 0); !refused && verdict != want {
+			t.Errorf("%s: a packet from %v: returned %d", text, otherIPv4, int32(verdict))
 		}
 	}
 }

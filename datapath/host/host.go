@@ -33,7 +33,7 @@ const (
 	MaxVMs       = 4096
 	MaxAddresses = 16
 	Owners       = 8 // law.Owner is below this
-	OwnersAKey   = 4 // grants for the same traffic
+	GrantsAKey   = 4 // grants for the same VM, pair or flow; a window and a pause of one owner are two
 
 	// OwnerLease is how long an owner's grants are valid after its last Heartbeat, and HeartbeatInterval how often the owner
 	// should call it.
@@ -87,6 +87,7 @@ type Host struct {
 	flows   map[hostHostFlow]*keyed
 	indexes indexes
 	limiter *limiter
+	swept   [Owners]uint64 // last heartbeats of owners whose grants Sweep has removed
 	closed  bool
 }
 

@@ -86,6 +86,35 @@ func TestHost_TakeOver(t *testing.T) {
 	}
 }
 
+// The tables of an earlier process have VMs of a namespace that is gone or was left. Open removes them: their ifindexes are
+// those of other devices in the uplink's namespace now.
+func TestHost_OtherNamespace(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "host")
+	before, now := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{}), testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
+	first, err := host.Open(host.Config{Uplink: before.Uplink, Pin: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, first, before, 0)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := host.Open(host.Config{Uplink: now.Uplink, Pin: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := second.VMs(); len(all) != 0 || testnet.AttachedTo(t, before.Ports[0]) != 0 {
+		t.Errorf("VMs %v are left", all)
+	}
+	err = second.AddVM(host.VM{Number: 2, Port: now.Ports[0], MAC: now.MACs[0], Addresses: now.Addresses(0)})
+	if err != nil || testnet.AttachedTo(t, now.Ports[0]) != 1 {
+		t.Errorf("VM 2 was not added: %v", err)
+	}
+	if err := second.Purge(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // keepOwner sends heartbeats of an owner for the length of the test.
 func keepOwner(t *testing.T, dir string, o law.Owner) {
 	t.Helper()

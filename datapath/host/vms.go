@@ -30,6 +30,7 @@ type vm struct {
 	id       uint32
 	port     string
 	ifindex  uint32
+	cookie   uint64    // of its port's namespace
 	attached *attached // nil: pinned by an earlier process, and not added again yet
 	class    uint64    // rate of its class, bit/s; 0: it has none
 	dirty    bool      // its class may need another rate
@@ -62,7 +63,7 @@ func (h *Host) addVM(c *VM) error {
 	if known == nil && len(h.vms) >= MaxVMs {
 		return fmt.Errorf("there are %d VMs already, the most", MaxVMs)
 	}
-	v := &vm{number: c.Number, id: h.freeID(known), port: c.Port.Name, ifindex: entry.Ifindex}
+	v := &vm{number: c.Number, id: h.freeID(known), port: c.Port.Name, ifindex: entry.Ifindex, cookie: entry.Cookie}
 	if known != nil {
 		v.class, v.dirty = known.class, known.dirty
 	}
@@ -188,6 +189,9 @@ func (c *VM) entry(cookie uint64) (e hostHostVm, err error) {
 		if p.Addr().Is4() {
 			bits += 96
 		}
+		if bits < 96 && p.Contains(anyIPv4) { // the tables have IPv4 addresses in this range
+			return e, fmt.Errorf("the range %v covers ::ffff:0:0/96, which is all of IPv4: choose narrower ranges", p)
+		}
 		masked := p.Masked().Addr()
 		e.Address[i].Address = words(masked)
 		var mask [16]byte
@@ -196,6 +200,8 @@ func (c *VM) entry(cookie uint64) (e hostHostVm, err error) {
 	}
 	return e, nil
 }
+
+var anyIPv4 = netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
 
 // words returns an address as the tables have it: IPv4 as ::ffff:a.b.c.d.
 func words(a netip.Addr) (w [4]uint32) {
@@ -217,6 +223,13 @@ func (h *Host) RemoveVM(number law.VM) error {
 	case v == nil:
 		return fmt.Errorf("host: there is no VM %d", number)
 	}
+	if err := h.removeVM(v); err != nil {
+		return fmt.Errorf("host: %w", err)
+	}
+	return nil
+}
+
+func (h *Host) removeVM(v *vm) error {
 	errs := []error{h.detachVM(v), h.setPort(v.ifindex, 0), h.clear(v.id),
 		h.maps.Vms.Put(v.id, hostHostVm{})}
 	for key, k := range h.pairs {
@@ -236,10 +249,10 @@ func (h *Host) RemoveVM(number law.VM) error {
 	if v.class != 0 {
 		errs = append(errs, h.limiter.removeClass(v.id))
 	}
-	delete(h.vms, number)
+	delete(h.vms, v.number)
 	delete(h.used, v.id)
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("host: remove VM %d at %s: %w", number, v.port, err)
+		return fmt.Errorf("remove VM %d at %s: %w", v.number, v.port, err)
 	}
 	return nil
 }
@@ -251,7 +264,7 @@ func (h *Host) detachVM(v *vm) error {
 		v.attached = nil
 		return a.detach()
 	}
-	name := attach.PortPin(h.cookie, int(v.ifindex))
+	name := attach.PortPin(v.cookie, int(v.ifindex))
 	if l, ok := h.pins.Links[name]; ok {
 		delete(h.pins.Links, name)
 		return l.Remove()
@@ -267,7 +280,8 @@ func missing(err error) error {
 	return err
 }
 
-// restore reads the VMs and the keys of grants that an earlier process left in the tables.
+// restore reads the VMs and the keys of grants that an earlier process left in the tables. VMs of another namespace than the
+// uplink's are removed: their ifindexes are those of other devices here.
 func (h *Host) restore() error {
 	var entry hostHostVm
 	var id, ifindex uint32
@@ -284,7 +298,7 @@ func (h *Host) restore() error {
 		for i, c := range entry.Name {
 			name[i] = byte(c)
 		}
-		h.vms[law.VM(entry.Number)] = &vm{number: law.VM(entry.Number), id: id, port: attach.TextOf(name), ifindex: ifindex}
+		h.vms[law.VM(entry.Number)] = &vm{number: law.VM(entry.Number), id: id, port: attach.TextOf(name), ifindex: ifindex, cookie: entry.Cookie}
 		h.used[id] = true
 	}
 	if err := ports.Err(); err != nil {
@@ -292,6 +306,11 @@ func (h *Host) restore() error {
 	}
 	err := errors.Join(restoreKeys(h, h.maps.Pairs, h.pairs), restoreKeys(h, h.maps.FlowGrants, h.flows))
 	h.restoreIndexes()
+	for _, v := range h.vms {
+		if v.cookie != h.cookie {
+			err = errors.Join(err, h.removeVM(v))
+		}
+	}
 	return err
 }
 

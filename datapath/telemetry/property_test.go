@@ -18,7 +18,8 @@ import (
 
 // Four threads send packets while readings happen at random moments. Every packet is in exactly one reading with everything
 // that was counted of it: packets, bytes, marks and their VMs, SYNs and their pairs. Within a reading the counts belong to the
-// same packets. TEST_RUN can be preempted in the middle of the program, which a port cannot: so late halves occur here.
+// same packets. A packet is rarely in the middle of the program when a half is read: TestHalf_WaitsForItsLastPacket checks that
+// a reading waits for it.
 func TestTelemetry_EachPacketIsInOneReading(t *testing.T) {
 	const senders, each, burst = 4, 400, 50
 	seed := testseed.Seed(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"weir/datapath/native"
 	"weir/law"
@@ -35,7 +36,8 @@ type HostCounts struct {
 
 const (
 	hostOwners     = 8
-	hostAKey       = 4 // grants for the same
+	hostOwnerLease = 1e9 // ns, OWNER_LEASE_NS of core/grant.h
+	hostAKey       = 4   // grants for the same
 	hostPairs      = 65536
 	hostConns      = 1 << 20
 	hostSegmentMax = 1460 // bytes
@@ -87,12 +89,25 @@ func hostOf(a netip.Addr) network.NodeID {
 	return network.NodeID(b[1])<<16 | network.NodeID(b[2])<<8 | network.NodeID(b[3])
 }
 
-// Heartbeat shows that an owner runs.
+// Heartbeat shows that an owner runs. The first heartbeat after a longer silence removes what the owner had granted before:
+// those grants have been released meanwhile, and must not limit again.
 func (h *Hosts) Heartbeat(o law.Owner, now event.Time) {
-	h.owners[o%hostOwners] = native.GrantOwner{HeartbeatNs: hostTime(now)}
+	own := &h.owners[o%hostOwners]
+	if own.HeartbeatNs != 0 && hostTime(now)-own.HeartbeatNs >= hostOwnerLease {
+		h.removeOwner(uint32(o % hostOwners))
+	}
+	own.HeartbeatNs = hostTime(now)
+}
+
+// removeOwner removes all grants of an owner.
+func (h *Hosts) removeOwner(o uint32) {
+	its := func(g native.Grant) bool { return g.Owner == o }
 	for _, v := range h.vms {
-		if len(v.rates) > 0 {
-			h.net.Queue.Set(&v.end, now+1)
+		v.window, v.rates = slices.DeleteFunc(v.window, its), slices.DeleteFunc(v.rates, its)
+		for peer, all := range v.pairs {
+			if v.pairs[peer] = slices.DeleteFunc(all, its); len(v.pairs[peer]) == 0 {
+				delete(v.pairs, peer)
+			}
 		}
 	}
 }
@@ -119,7 +134,7 @@ func (v *hostVM) Enforce(now event.Time, a law.Action) error {
 	case g.Kind == law.RateGrant && g.Key.Peer.IsValid():
 		return errors.New("a rate is for a VM, not for a pair")
 	}
-	v.h.owners[g.Owner] = native.GrantOwner{HeartbeatNs: hostTime(now)}
+	v.h.Heartbeat(g.Owner, now)
 	grant := native.Grant{Value: g.Value, ExpiresNs: hostTime(now) + uint64(g.Lease), Owner: uint32(g.Owner), Flags: native.GrantSet}
 	if g.Kind == law.PauseGrant {
 		grant.Flags |= native.GrantPause
@@ -142,17 +157,26 @@ func (v *hostVM) Enforce(now event.Time, a law.Action) error {
 	return err
 }
 
-// putGrant sets a grant among those of one key.
+// putGrant sets a grant among those of one key, as the kernel's loader does: in the place of its owner's grant of the same kind,
+// or of one that has ended.
 func putGrant(all []native.Grant, g native.Grant, now uint64) ([]native.Grant, error) {
 	const released = 500e6 // ns, more than a window needs
+	at := -1
 	for i := range all {
-		if all[i].Owner == g.Owner && all[i].Flags == g.Flags || now > all[i].ExpiresNs+released {
-			all[i] = g
-			return all, nil
+		if all[i].Owner == g.Owner && all[i].Flags == g.Flags {
+			at = i
+			break
+		}
+		if at < 0 && now > all[i].ExpiresNs+released {
+			at = i
 		}
 	}
-	if len(all) >= hostAKey {
-		return all, fmt.Errorf("%d owners have granted the same already, the most", hostAKey)
+	switch {
+	case at >= 0:
+		all[at] = g
+		return all, nil
+	case len(all) >= hostAKey:
+		return all, fmt.Errorf("there are %d grants for the same already, the most", hostAKey)
 	}
 	return append(all, g), nil
 }

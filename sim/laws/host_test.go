@@ -145,3 +145,39 @@ func TestHosts_Refuses(t *testing.T) {
 		}
 	}
 }
+
+// A grant replaces its owner's earlier one also if another owner's, which stands before it, has ended.
+func TestHosts_Replaces(t *testing.T) {
+	b, h, vms := newHosts(t, false)
+	k := b.talk(0, "sender1", "receiver1")
+	k.opens()
+	key := law.Key{Pair: law.Pair{VM: 1}}
+	b.grant(vms[0], law.Grant{Owner: 1, Key: key, Value: 30_000, Lease: time.Millisecond})
+	b.grant(vms[0], law.Grant{Owner: 2, Key: key, Value: 10_000, Lease: 10 * time.Second})
+	b.expect("10000/128", k.window(1), 79)
+	b.wait(600 * event.Millisecond)
+	h.Heartbeat(2, b.net.Queue.Now())
+	b.grant(vms[0], law.Grant{Owner: 2, Key: key, Value: 20_000, Lease: 10 * time.Second})
+	b.expect("20000/128", k.window(1), 157)
+}
+
+// An owner that was silent for its lease begins again without grants: those have been released, and do not limit again.
+func TestHosts_SilentOwner(t *testing.T) {
+	for _, quiet := range []event.Time{999 * event.Millisecond, 1500 * event.Millisecond} {
+		b, h, vms := newHosts(t, false)
+		k := b.talk(0, "sender1", "receiver1")
+		k.opens()
+		pair := law.Key{Pair: law.Pair{VM: 1, Peer: HostAddress(k.to)}}
+		b.grant(vms[0], law.Grant{Owner: 1, Key: pair, Value: 20_000, Lease: time.Minute})
+		b.grant(vms[0], law.Grant{Owner: 1, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 30_000, Lease: time.Minute})
+		b.wait(quiet)
+		h.Heartbeat(1, b.net.Queue.Now())
+		want := uint16(157) // 20000/128
+		if quiet > event.Second {
+			want = 60_000
+		}
+		b.expect("after the silence", k.window(1), want)
+		b.grant(vms[0], law.Grant{Owner: 1, Key: pair, Value: 10_000, Lease: time.Minute})
+		b.expect("granted again: 10000/128", k.window(1), 79)
+	}
+}

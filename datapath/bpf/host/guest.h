@@ -20,7 +20,7 @@
 #define CONTROL_ETHERTYPE 0x7a00 // and the 15 after it
 #define CONTROL_PROTOCOL 143
 #define ETH_P_ARP 0x0806
-#define GUEST_EXTENSIONS 6
+#define GUEST_EXTENSIONS SEGMENT_EXTENSIONS_MAX
 #define ARP_BYTES 28
 
 enum guest_verdict {
@@ -103,7 +103,7 @@ static __always_inline enum guest_verdict guest_ipv6(struct __sk_buff *ctx, cons
 		from[i] = ((__u32 *)(head + 8))[i];
 	if (!may_send_from(vm, from))
 		return GUEST_SPOOFED_IP;
-	for (int i = 0; i < GUEST_EXTENSIONS; i++) {
+	for (int i = 0; i <= GUEST_EXTENSIONS; i++) {
 		if (protocol != IP_HOP_BY_HOP && protocol != IP_ROUTING && protocol != IP_DESTINATION && protocol != IP_FRAGMENT)
 			return guest_protocol(ctx, protocol, l4);
 		if (bpf_skb_load_bytes(ctx, l4, next, sizeof(next)))
