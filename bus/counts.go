@@ -58,7 +58,7 @@ func (l *natsLog) warn(format string, a []any) {
 		return
 	}
 	var args []any
-	if n := l.leftOut.Swap(0); n&(n-1) == 0 {
+	if n := l.leftOut.Swap(0); n > 0 {
 		args = append(args, "lines_left_out", n)
 	}
 	l.log.Warn("bus: "+fmt.Sprintf(format, a...), args...)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"weir/datapath/attach"
 )
 
 // Memory returns the bytes that tables and programs take in the kernel.
@@ -32,3 +34,16 @@ func (h *Host) Memory(tb testing.TB) (sum uint64) {
 	}
 	return sum
 }
+
+// OwnersToSweep reports whether the next Sweep must look at all grants.
+func (h *Host) OwnersToSweep(tb testing.TB) bool {
+	tb.Helper()
+	_, anew, err := h.silentOwners(attach.MonotonicNs())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return anew
+}
+
+// Spend takes changes of classes from the budget.
+func (h *Host) Spend(changes int) { h.limiter.budget -= float64(changes) }

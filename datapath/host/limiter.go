@@ -29,7 +29,8 @@ const (
 
 	relaxedShare = 20
 
-	// ChangesPerSecond is how many changes of classes are made at most. A change takes 16 us.
+	// ChangesPerSecond is how many changes of rates are made at most. A change takes 16 us. The first class of a VM is made
+	// at once.
 	ChangesPerSecond = 10_000
 	changesAtOnce    = ChangesPerSecond / 4 // a heartbeat's
 )
@@ -160,14 +161,14 @@ func (l *limiter) classes() (map[uint32]uint64, error) {
 	return all, nil
 }
 
-// allow takes changes from the budget, if there are so many.
-func (l *limiter) allow(now uint64, changes float64) bool {
+// allow takes a change from the budget, if there is one.
+func (l *limiter) allow(now uint64) bool {
 	l.budget = min(l.budget+float64(now-l.last)/1e9*ChangesPerSecond, changesAtOnce)
 	l.last = now
-	if l.budget < changes {
+	if l.budget < 1 {
 		return false
 	}
-	l.budget -= changes
+	l.budget--
 	return true
 }
 
@@ -291,7 +292,7 @@ func (h *Host) flush(now uint64) error {
 			return err
 		}
 		if bps != 0 && bucketChanges(v.class, bps) {
-			if !h.limiter.allow(now, 1) {
+			if !h.limiter.allow(now) {
 				return nil
 			}
 			if err := h.limiter.class(classParent, classOf(v.id), bps, bps); err != nil {

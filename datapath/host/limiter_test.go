@@ -164,4 +164,21 @@ func TestLimiter_Coalesces(t *testing.T) {
 	if has := statsOf(t, h, 1).Rate; has != 50e6 {
 		t.Errorf("after the smaller one has ended the class has %v", has)
 	}
+	const spent = 10 * host.ChangesPerSecond
+	if err := h.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	h.Spend(spent)
+	grant.Value = 70e6
+	set(t, h, grant)
+	if has := statsOf(t, h, 1).Rate; has != 50e6 {
+		t.Errorf("the budget of changes is spent, and the class has %v", has)
+	}
+	h.Spend(-spent)
+	if err := h.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if has := statsOf(t, h, 1).Rate; has != 70e6 {
+		t.Errorf("the change that waited was lost: the class has %v", has)
+	}
 }

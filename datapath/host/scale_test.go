@@ -94,5 +94,37 @@ func BenchmarkHost_VMs(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(start).Microseconds()), "us/sweep")
+	const peers = 50 // of each VM
+	for p := range peers {
+		var all []law.Grant
+		for i := range vms {
+			g := law.Grant{Owner: 1, Key: law.Key{Pair: law.Pair{VM: law.VM(i + 1), Peer: netip.AddrFrom4([4]byte{10, 8, 0, byte(p)})}}, Value: 20000, Lease: time.Minute}
+			if p == peers-1 {
+				g.Lease = 0
+			}
+			all = append(all, g)
+		}
+		if err := h.Heartbeat(1); err != nil {
+			b.Fatal(err)
+		}
+		set(b, h, all...)
+	}
+	took := time.Duration(0)
+	for left := (peers + 2) * vms; left == (peers+2)*vms; { // until the windows of lease 0 are released
+		start = time.Now()
+		if err := h.Sweep(); err != nil {
+			b.Fatal(err)
+		}
+		took = max(took, time.Since(start))
+		if err := h.Heartbeat(1); err != nil {
+			b.Fatal(err)
+		}
+		grants, err := h.Grants(0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		left = len(grants)
+	}
+	b.ReportMetric(float64(took.Microseconds())/1000, "ms/sweep-1000-of-50000-pairs-ended")
 	b.ReportMetric(0, "ns/op")
 }

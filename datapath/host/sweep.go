@@ -17,23 +17,16 @@ func (h *Host) Sweep() error {
 		return ErrClosed
 	}
 	now := attach.MonotonicNs()
-	var silent [Owners]bool // their grants have been released
-	any := false
-	for o := range silent {
-		var e hostGrantOwner
-		if err := h.maps.Owners.Lookup(uint32(o), &e); err != nil {
-			return fmt.Errorf("host: read owner %d: %w", o, err)
-		}
-		end := e.HeartbeatNs + uint64(OwnerLease)
-		if e.LeftNs != 0 {
-			end = min(end, e.LeftNs)
-		}
-		silent[o] = e.HeartbeatNs == 0 || int64(now-end) > int64(releaseTime)
-		any = any || silent[o] && e.HeartbeatNs != 0
+	silent, anew, err := h.silentOwners(now)
+	if err != nil {
+		return fmt.Errorf("host: %w", err)
 	}
-	err := h.prune(now, any, func(g *grant) bool {
-		return silent[g.Owner%Owners] || int64(now-g.ExpiresNs) > int64(releaseTime)
+	err = h.prune(now, anew, func(g *grant) bool {
+		return silent[g.Owner%Owners] != 0 || int64(now-g.ExpiresNs) > int64(releaseTime)
 	})
+	if err == nil {
+		h.swept = silent
+	}
 	for _, v := range h.vms {
 		v.dirty = v.dirty || v.class != 0
 	}
@@ -41,6 +34,26 @@ func (h *Host) Sweep() error {
 		return fmt.Errorf("host: %w", err)
 	}
 	return nil
+}
+
+// silentOwners returns the last heartbeats of owners whose grants have been released; 0: they have not. anew: some of these
+// grants have not been removed by a Sweep yet.
+func (h *Host) silentOwners(now uint64) (silent [Owners]uint64, anew bool, err error) {
+	for o := range silent {
+		var e hostGrantOwner
+		if err := h.maps.Owners.Lookup(uint32(o), &e); err != nil {
+			return silent, false, fmt.Errorf("read owner %d: %w", o, err)
+		}
+		end := e.HeartbeatNs + uint64(OwnerLease)
+		if e.LeftNs != 0 {
+			end = min(end, e.LeftNs)
+		}
+		if e.HeartbeatNs != 0 && int64(now-end) > int64(releaseTime) {
+			silent[o] = e.HeartbeatNs
+			anew = anew || h.swept[o] != e.HeartbeatNs
+		}
+	}
+	return silent, anew, nil
 }
 
 // removeOwner removes all grants of an owner.
@@ -55,41 +68,45 @@ func (h *Host) prune(now uint64, all bool, ended func(g *grant) bool) error {
 		pruneKeys(h, h.maps.Pairs, h.pairs, now, all, ended, func(k hostHostPair) { changed[k.Vm] = true }),
 		pruneKeys(h, h.maps.FlowGrants, h.flows, now, all, ended, func(k hostHostFlow) { changed[k.Vm] = true }),
 	}
+	entries := map[uint32]*hostHostGrants{} // of those VMs, by index
 	for _, v := range h.vms {
-		var e hostHostGrants
-		if err := h.maps.VmGrants.Lookup(v.id, &e); err != nil {
+		e := &hostHostGrants{}
+		if err := h.maps.VmGrants.Lookup(v.id, e); err != nil {
 			errs = append(errs, fmt.Errorf("read the grants of VM %d: %w", v.number, err))
 			continue
 		}
 		had := clearEnded(&e.Window, ended)
-		if clearEnded(&e.Rate, ended) || had {
-			changed[v.id] = true
-		}
-		if changed[v.id] {
-			errs = append(errs, h.refilter(v, &e))
+		if clearEnded(&e.Rate, ended) || had || changed[v.id] {
+			entries[v.id] = e
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.refilter(entries))...)
 }
 
-// refilter writes the entry of a VM's grants, with a filter of the keys that are left.
-func (h *Host) refilter(v *vm, e *hostHostGrants) error {
-	e.Peers, e.Flows, e.Windows = [4]uint64{}, [4]uint64{}, 0
-	e.Generation++
+// refilter writes the entries of VMs' grants, with a filter of the keys that are left.
+func (h *Host) refilter(entries map[uint32]*hostHostGrants) error {
+	for _, e := range entries {
+		e.Peers, e.Flows, e.Windows = [4]uint64{}, [4]uint64{}, 0
+		e.Generation++
+		if lastEnd(&e.Window) != 0 {
+			e.Windows |= windowsVM
+		}
+	}
 	for k := range h.pairs {
-		if k.Vm == v.id {
+		if e := entries[k.Vm]; e != nil {
 			filter(e, k)
 		}
 	}
 	for k := range h.flows {
-		if k.Vm == v.id {
+		if e := entries[k.Vm]; e != nil {
 			filter(e, k)
 		}
 	}
-	if lastEnd(&e.Window) != 0 {
-		e.Windows |= windowsVM
+	var errs []error
+	for id, e := range entries {
+		errs = append(errs, h.maps.VmGrants.Put(id, *e))
 	}
-	return h.maps.VmGrants.Put(v.id, *e)
+	return errors.Join(errs...)
 }
 
 // clearEnded removes the grants of a key that have ended, and reports whether there were any.

@@ -115,6 +115,57 @@ func TestHost_OtherNamespace(t *testing.T) {
 	}
 }
 
+// An owner that left has its grants removed once. Later sweeps do not look at every grant again.
+func TestSweep_SilentOwner(t *testing.T) {
+	r := newRig(t, host.Config{})
+	for o := law.Owner(1); o <= 2; o++ {
+		if err := r.Heartbeat(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(t, r.Host, window(peerIPv4, 20000), window(peerIPv6, 20000), law.Grant{Owner: 1, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 1, Lease: time.Minute},
+		law.Grant{Owner: 2, Key: law.Key{Pair: law.Pair{VM: 1, Peer: peerIPv4}}, Value: 1, Lease: time.Minute})
+	if err := r.Leave(1); err != nil {
+		t.Fatal(err)
+	}
+	left := func(when string, want int) {
+		t.Helper()
+		if err := r.Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := r.Grants(0); err != nil || len(all) != want {
+			t.Errorf("%s: %+v, %v", when, all, err)
+		}
+	}
+	left("while windows are released", 4)
+	testnet.Until(t, "owner 1 is silent", func() bool {
+		if err := r.Heartbeat(2); err != nil {
+			t.Fatal(err)
+		}
+		return r.OwnersToSweep(t)
+	})
+	left("afterwards", 1)
+	if r.OwnersToSweep(t) {
+		t.Error("the next sweep looks at all grants again")
+	}
+	for range 2 { // it comes back, and leaves again
+		if err := r.Heartbeat(1); err != nil {
+			t.Fatal(err)
+		}
+		set(t, r.Host, window(peerIPv6, 20000))
+	}
+	if err := r.Leave(1); err != nil {
+		t.Fatal(err)
+	}
+	testnet.Until(t, "owner 1 is silent again", func() bool {
+		if err := r.Heartbeat(2); err != nil {
+			t.Fatal(err)
+		}
+		return r.OwnersToSweep(t)
+	})
+	left("the second time", 1)
+}
+
 // keepOwner sends heartbeats of an owner for the length of the test.
 func keepOwner(t *testing.T, dir string, o law.Owner) {
 	t.Helper()

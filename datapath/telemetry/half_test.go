@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
+
 	events "weir/law/telemetry"
 )
 
@@ -64,5 +66,27 @@ func TestHalf_WaitsForItsLastPacket(t *testing.T) {
 	last.Done++
 	if !s.settled(&p.Half[0]) {
 		t.Fatal("all packets are done, and the half cannot be read")
+	}
+}
+
+// The first and the last atomic operation of the program are ordered: nothing is counted before a packet has entered its half,
+// or after it is done.
+func TestProgram_IsOrdered(t *testing.T) {
+	spec, err := loadKernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var atomics []asm.OpCode
+	for i, ins := range spec.Programs[kernelProgWeirTelemetry].Instructions {
+		if i > 0 && ins.Symbol() != "" {
+			break // the functions that it calls
+		}
+		if ins.OpCode.Class() == asm.StXClass && ins.OpCode.Mode() == asm.AtomicMode {
+			atomics = append(atomics, ins.OpCode)
+		}
+	}
+	ordered := asm.FetchAdd.OpCode(asm.DWord)
+	if n := len(atomics); n < 4 || atomics[0] != ordered || atomics[n-1] != ordered {
+		t.Errorf("atomic operations %v, want %v at both ends", atomics, ordered)
 	}
 }

@@ -163,8 +163,9 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 	return promise;
 }
 
-// Reports whether an acknowledgement leaves an end without a promise at rest: it answered a request, has nothing in flight, and did not use all
-// that it was allowed to send, if that is known. Its window then becomes a promise (credit_rest). A request later has the same sequence number, so it can make this window larger, and not smaller (RFC 9293 3.10.7.4).
+// Reports whether an acknowledgement leaves an end without a promise at rest. The end answered a request, has nothing in
+// flight, and did not use all that it was allowed to send, if that is known. Its window then becomes a promise (credit_rest).
+// The next request has the same sequence number, so it can make this window larger, and not smaller (RFC 9293 3.10.7.4).
 WEIR_INLINE int credit_rests(const struct credit_config *config, const struct credit_ack *ack)
 {
 	if (!(config->mode & CREDIT_PACES) || !ack->answered || ack->ends || credit_flying(ack))

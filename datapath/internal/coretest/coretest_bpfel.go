@@ -139,6 +139,8 @@ type CoreCreditEvent struct {
 	Opener    uint32
 	Begins    uint32
 	Completes uint32
+	Seq       uint32
+	Others    uint32
 	Event     uint32
 	Zero      uint32
 	Result    uint64

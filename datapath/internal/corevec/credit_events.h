@@ -19,6 +19,7 @@ enum {
 	CREDIT_EVENT_OPENS,
 	CREDIT_EVENT_ANSWERED,
 	CREDIT_EVENT_ADVANCE,
+	CREDIT_EVENT_FITS,
 };
 
 struct credit_event {
@@ -42,6 +43,8 @@ struct credit_event {
 	weir_u32 opener;
 	weir_u32 begins;
 	weir_u32 completes;
+	weir_u32 seq;
+	weir_u32 others;
 	weir_u32 event;
 	weir_u32 zero;
 	weir_u64 result;
@@ -75,6 +78,9 @@ WEIR_INLINE int credit_asked(struct credit_event *e)
 		return 0;
 	case CREDIT_EVENT_ADVANCE:
 		e->result = credit_advance(e->una, e->number);
+		return 0;
+	case CREDIT_EVENT_FITS:
+		e->result = credit_fits(e->seq, e->sent, e->number, e->others);
 		return 0;
 	}
 	return 1;
