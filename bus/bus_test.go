@@ -101,7 +101,7 @@ func TestInbox_NewestWins(t *testing.T) {
 	}
 }
 
-// An agent's share is a number of messages and of bytes. What exceeds it is dropped, and other agents have their own.
+// An agent's share is a number of messages and of bytes. A controller drops the excess, and other agents have their own limit.
 func TestInbox_LimitsAgents(t *testing.T) {
 	for _, row := range []struct{ size, most int }{{0, MaxMessages}, {maxMessage, MaxBytes / maxMessage}} {
 		b := newInbox(slog.New(slog.DiscardHandler))

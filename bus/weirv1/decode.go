@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+
+	"weir/law/telemetry"
 )
 
 // message is one of the four kinds.
@@ -109,10 +111,16 @@ func (x *Telemetry) check() error {
 }
 
 func (x *PortReport) check() error {
-	if err := totals(x.GetBacklogBytes(), x.GetPeakBytes(), x.GetEnqueuedBytes(), x.GetDroppedPackets(), x.GetMarkedPackets()); err != nil {
+	err := totals(x.GetBacklogBytes(), x.GetPeakBytes(), x.GetOfferedBytes(), x.GetOfferedPackets(), x.GetSentBytes(), x.GetDroppedPackets(),
+		x.GetMarkedPackets(), x.GetUnknownMarks(), x.GetFurtherMarks())
+	if err != nil {
 		return err
 	}
 	left, seen := x.GetMarkedPackets(), make(map[uint32]bool, len(x.GetSources()))
+	if x.GetUnknownMarks()+x.GetFurtherMarks() > left {
+		return errSources
+	}
+	left -= x.GetUnknownMarks() + x.GetFurtherMarks()
 	for _, s := range x.GetSources() {
 		if s.GetVm() == 0 || seen[s.GetVm()] {
 			return fmt.Errorf("source %d is no VM, or is there twice", s.GetVm())
@@ -120,12 +128,14 @@ func (x *PortReport) check() error {
 		seen[s.GetVm()] = true
 		// A law divides by the sum, so the parts must not exceed it.
 		if s.GetMarkedPackets() > left {
-			return errors.New("the sources have more marks than the port")
+			return errSources
 		}
 		left -= s.GetMarkedPackets()
 	}
 	return nil
 }
+
+var errSources = errors.New("the sources have more marks than the port")
 
 func (x *Events) check() error {
 	if (x.GetSwitch() == 0) == (x.GetHost() == 0) {
@@ -157,16 +167,23 @@ func (x *Events) check() error {
 			return err
 		}
 	}
-	return x.GetState().check()
+	return errors.Join(x.GetState().check(), x.GetInventory().check(x.GetHost() != 0))
 }
 
 func (x *Arrivals) check() error {
-	if err := errors.Join(totals(x.GetSyn(), x.GetFin(), x.GetRst(), x.GetResumed()), atMost("new pairs", x.GetPairs(), MaxPairs)); err != nil {
+	err := totals(x.GetSyn(), x.GetSynAck(), x.GetFin(), x.GetRst(), x.GetResumed(), x.GetFound(), x.GetRequests(), x.GetFurther())
+	if err := errors.Join(err, atMost("new pairs", x.GetPairs(), MaxPairs)); err != nil {
 		return err
 	}
 	for _, p := range x.GetPairs() {
-		if err := checkAddr(p.GetPeer(), false); err != nil {
+		if err := errors.Join(checkAddr(p.GetSource(), false), checkAddr(p.GetDestination(), false)); err != nil {
 			return err
+		}
+		if len(p.GetSource()) != len(p.GetDestination()) {
+			return errors.New("a pair of IPv4 and IPv6")
+		}
+		if p.GetKinds() == 0 || p.GetKinds() >= 1<<telemetry.Kinds {
+			return fmt.Errorf("arrivals of the kinds %#x", p.GetKinds())
 		}
 	}
 	return nil

@@ -18,9 +18,9 @@ func origin() *Origin { return &Origin{Incarnation: 7, Sequence: 1, StampNs: 1e9
 
 func controller() *Controller { return &Controller{Name: "c1", Run: 9} }
 
-func telemetry() *Telemetry {
+func report() *Telemetry {
 	return &Telemetry{Origin: origin(), Switch: 3, IntervalNs: 5e6, Ports: []*PortReport{{
-		Port: 1, BacklogBytes: 3000, PeakBytes: 9000, EnqueuedBytes: 1e6, DroppedPackets: 2, MarkedPackets: 5,
+		Port: 1, BacklogBytes: 3000, PeakBytes: 9000, OfferedBytes: 1e6, DroppedPackets: 2, MarkedPackets: 5,
 		Sources: []*SourceMarks{{Vm: 4, MarkedPackets: 3}, {Vm: 5, MarkedPackets: 2}},
 	}}}
 }
@@ -35,9 +35,12 @@ func grant() *Grant {
 
 func events() *Events {
 	return &Events{
-		Origin: origin(), Host: 8, Arrivals: []*Arrivals{{Port: 1, Syn: 2, Pairs: []*NewPair{{Vm: 4, Peer: []byte{10, 0, 0, 2}}}}},
+		Origin: origin(), Host: 8, Arrivals: []*Arrivals{{Port: 1, Syn: 2, Pairs: []*NewPair{{Source: []byte{10, 0, 0, 1}, Destination: []byte{10, 0, 0, 2}, Kinds: 1}}}},
 		Drops: []*Drop{{Port: 1, Flow: flow()}}, Deadlines: []*Deadline{{Flow: flow(), SizeBytes: 1e5, WithinNs: 1e7}},
 		State: &AgentState{Version: "1", Terms: []*SeenTerm{{Bucket: 2, Term: 5, Controller: controller()}}, Grants: []*LiveGrant{{Grant: grant(), Bucket: 2, Term: 5}}},
+		Inventory: &Inventory{Serial: 1, Parts: 1, Guests: []*Guest{{
+			Vm: 4, Name: "web", Port: "vnet0", Addresses: []*Range{NewRange(netip.MustParsePrefix("10.0.0.1/32"))}, Labels: map[string]string{"tier": "front"},
+		}}},
 	}
 }
 
@@ -58,7 +61,7 @@ type row struct {
 }
 
 func rows() []row {
-	t, e, c, h := telemetry, events, command, heartbeat
+	t, e, c, h := report, events, command, heartbeat
 	var out []row
 	tel := func(name, want string, f func(*Telemetry)) {
 		m := t()
@@ -94,6 +97,7 @@ func rows() []row {
 	})
 	tel("marks of sources", "more marks than", func(m *Telemetry) { m.Ports[0].Sources[0].MarkedPackets = 4 })
 	tel("overflow of marks", "more marks than", func(m *Telemetry) { m.Ports[0].Sources[1].MarkedPackets = 1<<64 - 1 })
+	tel("unknown marks", "more marks than", func(m *Telemetry) { m.Ports[0].UnknownMarks = 1 })
 	tel("source twice", "twice", func(m *Telemetry) { m.Ports[0].Sources[1].Vm = 4 })
 	tel("source 0", "no VM", func(m *Telemetry) { m.Ports[0].Sources[1].Vm = 0 })
 	tel("counter", "a counter of", func(m *Telemetry) { m.Ports[0].BacklogBytes = 1 << 62 })
@@ -105,13 +109,30 @@ func rows() []row {
 			m.Arrivals[0].Pairs = append(m.Arrivals[0].Pairs, m.Arrivals[0].Pairs[0])
 		}
 	})
-	evt("no peer", "of 0 bytes", func(m *Events) { m.Arrivals[0].Pairs[0].Peer = nil })
-	evt("peer", "of 5 bytes", func(m *Events) { m.Arrivals[0].Pairs[0].Peer = make([]byte, 5) })
+	evt("no peer", "of 0 bytes", func(m *Events) { m.Arrivals[0].Pairs[0].Source = nil })
+	evt("peer", "of 5 bytes", func(m *Events) { m.Arrivals[0].Pairs[0].Source = make([]byte, 5) })
 	evt("4in6", "in 16 bytes", func(m *Events) {
 		b := netip.MustParseAddr("::ffff:10.0.0.1").As16()
-		m.Arrivals[0].Pairs[0].Peer = b[:]
+		m.Arrivals[0].Pairs[0].Source = b[:]
 	})
-	evt("unspecified", "the address 0.0.0.0", func(m *Events) { m.Arrivals[0].Pairs[0].Peer = make([]byte, 4) })
+	evt("unspecified", "the address 0.0.0.0", func(m *Events) { m.Arrivals[0].Pairs[0].Source = make([]byte, 4) })
+	evt("kinds", "of the kinds 0x80", func(m *Events) { m.Arrivals[0].Pairs[0].Kinds = 1 << 7 })
+	evt("families", "a pair of IPv4 and IPv6", func(m *Events) { m.Arrivals[0].Pairs[0].Source = netip.MustParseAddr("2001:db8::1").AsSlice() })
+	evt("inventory without serial", "part 0 of 1 of inventory 0", func(m *Events) { m.Inventory.Serial = 0 })
+	evt("part", "part 1 of 1", func(m *Events) { m.Inventory.Part = 1 })
+	evt("parts", "of 65", func(m *Events) { m.Inventory.Parts = 65 })
+	evt("a host with ports", "a host with ports", func(m *Events) { m.Inventory.Ports = []*SwitchPort{{Port: 1}} })
+	evt("VM twice", "VM 4 twice", func(m *Events) { m.Inventory.Guests = append(m.Inventory.Guests, m.Inventory.Guests[0]) })
+	evt("VM 0", "the number 0", func(m *Events) { m.Inventory.Guests[0].Vm = 0 })
+	evt("range", "a range of 33 bits", func(m *Events) { m.Inventory.Guests[0].Addresses[0].Bits = 33 })
+	evt("17 ranges", "17 ranges", func(m *Events) {
+		for range MaxRanges {
+			m.Inventory.Guests[0].Addresses = append(m.Inventory.Guests[0].Addresses, m.Inventory.Guests[0].Addresses[0])
+		}
+	})
+	evt("name", "of printable UTF-8", func(m *Events) { m.Inventory.Guests[0].Name = "\x1b[2J" })
+	evt("long label", "of 64 bytes", func(m *Events) { m.Inventory.Guests[0].Labels["tier"] = strings.Repeat("x", 64) })
+	evt("label without key", "without a key", func(m *Events) { m.Inventory.Guests[0].Labels[""] = "x" })
 	evt("drop", "without its flow", func(m *Events) { m.Drops[0].Flow = nil })
 	evt("deadline", "without its flow", func(m *Events) { m.Deadlines[0].WithinNs = 1 << 63 })
 	evt("257 drops", "257 drops", func(m *Events) {
@@ -201,7 +222,7 @@ func TestDecode_Refuses(t *testing.T) {
 }
 
 func TestDecode_RefusesLongMessages(t *testing.T) {
-	b, err := proto.Marshal(telemetry())
+	b, err := proto.Marshal(report())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +231,7 @@ func TestDecode_RefusesLongMessages(t *testing.T) {
 	b = append(b, byte(filler&0x7f|0x80), byte(filler>>7&0x7f|0x80), byte(filler>>14))
 	b = append(b, make([]byte, filler)...)
 	got, err := DecodeTelemetry(b)
-	if err != nil || !proto.Equal(got, telemetry()) {
+	if err != nil || !proto.Equal(got, report()) {
 		t.Fatalf("%d bytes: %v", len(b), err)
 	}
 	if _, err := DecodeTelemetry(append(b, 0)); !errors.Is(err, ErrMalformed) {
@@ -222,7 +243,7 @@ func TestDecode_RefusesLongMessages(t *testing.T) {
 func TestEncode_LargestFit(t *testing.T) {
 	m := &Telemetry{Origin: &Origin{Incarnation: 1 << 63, Sequence: 1 << 60, StampNs: 1 << 60}, Switch: 1 << 63, IntervalNs: 5e6}
 	for p := range uint32(48) {
-		r := &PortReport{Port: p, BacklogBytes: 1 << 30, PeakBytes: 1 << 30, EnqueuedBytes: 1 << 60, DroppedPackets: 1 << 50, MarkedPackets: 1 << 60}
+		r := &PortReport{Port: p, BacklogBytes: 1 << 30, PeakBytes: 1 << 30, OfferedBytes: 1 << 60, DroppedPackets: 1 << 50, MarkedPackets: 1 << 60}
 		for v := range uint32(128) {
 			r.Sources = append(r.Sources, &SourceMarks{Vm: 1<<31 + v, MarkedPackets: 1 << 40})
 		}
@@ -341,7 +362,7 @@ func sameGrant(a, b *Grant) bool {
 	return errA == nil && errB == nil && bytes.Equal(x, y)
 }
 
-func FuzzTelemetry(f *testing.F) { fuzz(f, telemetry()) }
+func FuzzTelemetry(f *testing.F) { fuzz(f, report()) }
 func FuzzEvents(f *testing.F)    { fuzz(f, events()) }
 func FuzzCommand(f *testing.F)   { fuzz(f, command()) }
 func FuzzHeartbeat(f *testing.F) { fuzz(f, heartbeat()) }

@@ -217,10 +217,14 @@ type PortReport struct {
 	Port           uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
 	BacklogBytes   uint64                 `protobuf:"varint,2,opt,name=backlog_bytes,json=backlogBytes,proto3" json:"backlog_bytes,omitempty"` // now
 	PeakBytes      uint64                 `protobuf:"varint,3,opt,name=peak_bytes,json=peakBytes,proto3" json:"peak_bytes,omitempty"`          // the largest backlog of the interval
-	EnqueuedBytes  uint64                 `protobuf:"varint,4,opt,name=enqueued_bytes,json=enqueuedBytes,proto3" json:"enqueued_bytes,omitempty"`
+	OfferedBytes   uint64                 `protobuf:"varint,4,opt,name=offered_bytes,json=offeredBytes,proto3" json:"offered_bytes,omitempty"` // to the queue, with those that it drops
 	DroppedPackets uint64                 `protobuf:"varint,5,opt,name=dropped_packets,json=droppedPackets,proto3" json:"dropped_packets,omitempty"`
 	MarkedPackets  uint64                 `protobuf:"varint,6,opt,name=marked_packets,json=markedPackets,proto3" json:"marked_packets,omitempty"` // with CE; a marked buffer of several segments counts its segments
-	Sources        []*SourceMarks         `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`
+	Sources        []*SourceMarks         `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`                                   // VMs whose marks changed in the last two intervals
+	SentBytes      uint64                 `protobuf:"varint,8,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	OfferedPackets uint64                 `protobuf:"varint,9,opt,name=offered_packets,json=offeredPackets,proto3" json:"offered_packets,omitempty"`
+	UnknownMarks   uint64                 `protobuf:"varint,10,opt,name=unknown_marks,json=unknownMarks,proto3" json:"unknown_marks,omitempty"` // of marked_packets: from addresses of no configured VM
+	FurtherMarks   uint64                 `protobuf:"varint,11,opt,name=further_marks,json=furtherMarks,proto3" json:"further_marks,omitempty"` // of marked_packets: of VMs that were too many to be counted apart
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -276,9 +280,9 @@ func (x *PortReport) GetPeakBytes() uint64 {
 	return 0
 }
 
-func (x *PortReport) GetEnqueuedBytes() uint64 {
+func (x *PortReport) GetOfferedBytes() uint64 {
 	if x != nil {
-		return x.EnqueuedBytes
+		return x.OfferedBytes
 	}
 	return 0
 }
@@ -302,6 +306,34 @@ func (x *PortReport) GetSources() []*SourceMarks {
 		return x.Sources
 	}
 	return nil
+}
+
+func (x *PortReport) GetSentBytes() uint64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *PortReport) GetOfferedPackets() uint64 {
+	if x != nil {
+		return x.OfferedPackets
+	}
+	return 0
+}
+
+func (x *PortReport) GetUnknownMarks() uint64 {
+	if x != nil {
+		return x.UnknownMarks
+	}
+	return 0
+}
+
+func (x *PortReport) GetFurtherMarks() uint64 {
+	if x != nil {
+		return x.FurtherMarks
+	}
+	return 0
 }
 
 // SourceMarks is the part of a port's marked packets that one VM sent.
@@ -366,7 +398,8 @@ type Events struct {
 	Arrivals      []*Arrivals            `protobuf:"bytes,4,rep,name=arrivals,proto3" json:"arrivals,omitempty"`
 	Drops         []*Drop                `protobuf:"bytes,5,rep,name=drops,proto3" json:"drops,omitempty"`
 	Deadlines     []*Deadline            `protobuf:"bytes,6,rep,name=deadlines,proto3" json:"deadlines,omitempty"`
-	State         *AgentState            `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"` // when the agent connects, when a controller asks, and every second
+	State         *AgentState            `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"` // every 250 ms, and when a controller announces a term
+	Inventory     *Inventory             `protobuf:"bytes,8,opt,name=inventory,proto3" json:"inventory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,22 +483,318 @@ func (x *Events) GetState() *AgentState {
 	return nil
 }
 
-// Arrivals counts the flows that began and ended at a port: totals since the agent's start.
+func (x *Events) GetInventory() *Inventory {
+	if x != nil {
+		return x.Inventory
+	}
+	return nil
+}
+
+// Inventory is a part of what an agent has: when it connects, after a change, when a controller announces a term, and every
+// five seconds. All parts of an inventory have its serial number.
+type Inventory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // rises with each change
+	Part          uint32                 `protobuf:"varint,2,opt,name=part,proto3" json:"part,omitempty"`     // from 0
+	Parts         uint32                 `protobuf:"varint,3,opt,name=parts,proto3" json:"parts,omitempty"`   // 1 to 64
+	Ports         []*SwitchPort          `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
+	Guests        []*Guest               `protobuf:"bytes,5,rep,name=guests,proto3" json:"guests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Inventory) Reset() {
+	*x = Inventory{}
+	mi := &file_weir_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Inventory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Inventory) ProtoMessage() {}
+
+func (x *Inventory) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
+func (*Inventory) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Inventory) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *Inventory) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Inventory) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *Inventory) GetPorts() []*SwitchPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Inventory) GetGuests() []*Guest {
+	if x != nil {
+		return x.Guests
+	}
+	return nil
+}
+
+type SwitchPort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Rate          uint64                 `protobuf:"varint,3,opt,name=rate,proto3" json:"rate,omitempty"`                                  // bit/s; 0: not known
+	BufferBytes   uint64                 `protobuf:"varint,4,opt,name=buffer_bytes,json=bufferBytes,proto3" json:"buffer_bytes,omitempty"` // 0: not known
+	Labels        map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchPort) Reset() {
+	*x = SwitchPort{}
+	mi := &file_weir_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchPort) ProtoMessage() {}
+
+func (x *SwitchPort) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchPort.ProtoReflect.Descriptor instead.
+func (*SwitchPort) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SwitchPort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *SwitchPort) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SwitchPort) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *SwitchPort) GetBufferBytes() uint64 {
+	if x != nil {
+		return x.BufferBytes
+	}
+	return 0
+}
+
+func (x *SwitchPort) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// Guest is a VM that the operator configured at a host.
+type Guest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Vm            uint32                 `protobuf:"varint,1,opt,name=vm,proto3" json:"vm,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Port          string                 `protobuf:"bytes,3,opt,name=port,proto3" json:"port,omitempty"` // of the host
+	Addresses     []*Range               `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Guest) Reset() {
+	*x = Guest{}
+	mi := &file_weir_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Guest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Guest) ProtoMessage() {}
+
+func (x *Guest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Guest.ProtoReflect.Descriptor instead.
+func (*Guest) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Guest) GetVm() uint32 {
+	if x != nil {
+		return x.Vm
+	}
+	return 0
+}
+
+func (x *Guest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Guest) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Guest) GetAddresses() []*Range {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Guest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// Range is the addresses with these first bits.
+type Range struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       []byte                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // 4 or 16 bytes
+	Bits          uint32                 `protobuf:"varint,2,opt,name=bits,proto3" json:"bits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Range) Reset() {
+	*x = Range{}
+	mi := &file_weir_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Range) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Range) ProtoMessage() {}
+
+func (x *Range) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Range.ProtoReflect.Descriptor instead.
+func (*Range) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Range) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *Range) GetBits() uint32 {
+	if x != nil {
+		return x.Bits
+	}
+	return 0
+}
+
+// Arrivals counts the flows that began and ended at a port: totals since the agent's start. Ports at which nothing began or
+// ended are left out.
 type Arrivals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
 	Syn           uint64                 `protobuf:"varint,2,opt,name=syn,proto3" json:"syn,omitempty"`
-	Fin           uint64                 `protobuf:"varint,3,opt,name=fin,proto3" json:"fin,omitempty"`
-	Rst           uint64                 `protobuf:"varint,4,opt,name=rst,proto3" json:"rst,omitempty"`
-	Resumed       uint64                 `protobuf:"varint,5,opt,name=resumed,proto3" json:"resumed,omitempty"` // flows that were idle and send again
-	Pairs         []*NewPair             `protobuf:"bytes,6,rep,name=pairs,proto3" json:"pairs,omitempty"`      // at most 64; more are in the counts only
+	SynAck        uint64                 `protobuf:"varint,3,opt,name=syn_ack,json=synAck,proto3" json:"syn_ack,omitempty"`
+	Fin           uint64                 `protobuf:"varint,4,opt,name=fin,proto3" json:"fin,omitempty"`
+	Rst           uint64                 `protobuf:"varint,5,opt,name=rst,proto3" json:"rst,omitempty"`
+	Resumed       uint64                 `protobuf:"varint,6,opt,name=resumed,proto3" json:"resumed,omitempty"` // flows that were idle and send again
+	Found         uint64                 `protobuf:"varint,7,opt,name=found,proto3" json:"found,omitempty"`     // flows that sent before the agent knew them
+	Requests      uint64                 `protobuf:"varint,8,opt,name=requests,proto3" json:"requests,omitempty"`
+	Pairs         []*NewPair             `protobuf:"bytes,9,rep,name=pairs,proto3" json:"pairs,omitempty"`       // of this report only; at most 64
+	Further       uint64                 `protobuf:"varint,10,opt,name=further,proto3" json:"further,omitempty"` // arrivals of pairs that were too many to be listed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Arrivals) Reset() {
 	*x = Arrivals{}
-	mi := &file_weir_proto_msgTypes[5]
+	mi := &file_weir_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +806,7 @@ func (x *Arrivals) String() string {
 func (*Arrivals) ProtoMessage() {}
 
 func (x *Arrivals) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[5]
+	mi := &file_weir_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +819,7 @@ func (x *Arrivals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrivals.ProtoReflect.Descriptor instead.
 func (*Arrivals) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{5}
+	return file_weir_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Arrivals) GetPort() uint32 {
@@ -503,6 +832,13 @@ func (x *Arrivals) GetPort() uint32 {
 func (x *Arrivals) GetSyn() uint64 {
 	if x != nil {
 		return x.Syn
+	}
+	return 0
+}
+
+func (x *Arrivals) GetSynAck() uint64 {
+	if x != nil {
+		return x.SynAck
 	}
 	return 0
 }
@@ -528,6 +864,20 @@ func (x *Arrivals) GetResumed() uint64 {
 	return 0
 }
 
+func (x *Arrivals) GetFound() uint64 {
+	if x != nil {
+		return x.Found
+	}
+	return 0
+}
+
+func (x *Arrivals) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
 func (x *Arrivals) GetPairs() []*NewPair {
 	if x != nil {
 		return x.Pairs
@@ -535,18 +885,26 @@ func (x *Arrivals) GetPairs() []*NewPair {
 	return nil
 }
 
+func (x *Arrivals) GetFurther() uint64 {
+	if x != nil {
+		return x.Further
+	}
+	return 0
+}
+
+// NewPair is the addresses of arrivals, and their kinds: the bits of datapath/core/arrivals.h.
 type NewPair struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Vm            uint32                 `protobuf:"varint,1,opt,name=vm,proto3" json:"vm,omitempty"`
-	Peer          []byte                 `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"` // 4 or 16 bytes
-	Resumed       bool                   `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`           // 4 or 16 bytes
+	Destination   []byte                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"` // as long as source
+	Kinds         uint32                 `protobuf:"varint,3,opt,name=kinds,proto3" json:"kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NewPair) Reset() {
 	*x = NewPair{}
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +916,7 @@ func (x *NewPair) String() string {
 func (*NewPair) ProtoMessage() {}
 
 func (x *NewPair) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,28 +929,28 @@ func (x *NewPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewPair.ProtoReflect.Descriptor instead.
 func (*NewPair) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{6}
+	return file_weir_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *NewPair) GetVm() uint32 {
+func (x *NewPair) GetSource() []byte {
 	if x != nil {
-		return x.Vm
-	}
-	return 0
-}
-
-func (x *NewPair) GetPeer() []byte {
-	if x != nil {
-		return x.Peer
+		return x.Source
 	}
 	return nil
 }
 
-func (x *NewPair) GetResumed() bool {
+func (x *NewPair) GetDestination() []byte {
 	if x != nil {
-		return x.Resumed
+		return x.Destination
 	}
-	return false
+	return nil
+}
+
+func (x *NewPair) GetKinds() uint32 {
+	if x != nil {
+		return x.Kinds
+	}
+	return 0
 }
 
 // Drop is a packet that a port dropped.
@@ -607,7 +965,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +977,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +990,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Drop) GetPort() uint32 {
@@ -668,7 +1026,7 @@ type Deadline struct {
 
 func (x *Deadline) Reset() {
 	*x = Deadline{}
-	mi := &file_weir_proto_msgTypes[8]
+	mi := &file_weir_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +1038,7 @@ func (x *Deadline) String() string {
 func (*Deadline) ProtoMessage() {}
 
 func (x *Deadline) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[8]
+	mi := &file_weir_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +1051,7 @@ func (x *Deadline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deadline.ProtoReflect.Descriptor instead.
 func (*Deadline) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{8}
+	return file_weir_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Deadline) GetFlow() *Flow {
@@ -730,7 +1088,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_weir_proto_msgTypes[9]
+	mi := &file_weir_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +1100,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[9]
+	mi := &file_weir_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +1113,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{9}
+	return file_weir_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AgentState) GetVersion() string {
@@ -798,7 +1156,7 @@ type SeenTerm struct {
 
 func (x *SeenTerm) Reset() {
 	*x = SeenTerm{}
-	mi := &file_weir_proto_msgTypes[10]
+	mi := &file_weir_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +1168,7 @@ func (x *SeenTerm) String() string {
 func (*SeenTerm) ProtoMessage() {}
 
 func (x *SeenTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[10]
+	mi := &file_weir_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +1181,7 @@ func (x *SeenTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeenTerm.ProtoReflect.Descriptor instead.
 func (*SeenTerm) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{10}
+	return file_weir_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SeenTerm) GetBucket() uint32 {
@@ -858,7 +1216,7 @@ type LiveGrant struct {
 
 func (x *LiveGrant) Reset() {
 	*x = LiveGrant{}
-	mi := &file_weir_proto_msgTypes[11]
+	mi := &file_weir_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1228,7 @@ func (x *LiveGrant) String() string {
 func (*LiveGrant) ProtoMessage() {}
 
 func (x *LiveGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[11]
+	mi := &file_weir_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1241,7 @@ func (x *LiveGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveGrant.ProtoReflect.Descriptor instead.
 func (*LiveGrant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{11}
+	return file_weir_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LiveGrant) GetGrant() *Grant {
@@ -918,7 +1276,7 @@ type Controller struct {
 
 func (x *Controller) Reset() {
 	*x = Controller{}
-	mi := &file_weir_proto_msgTypes[12]
+	mi := &file_weir_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1288,7 @@ func (x *Controller) String() string {
 func (*Controller) ProtoMessage() {}
 
 func (x *Controller) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[12]
+	mi := &file_weir_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1301,7 @@ func (x *Controller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Controller.ProtoReflect.Descriptor instead.
 func (*Controller) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{12}
+	return file_weir_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Controller) GetName() string {
@@ -977,7 +1335,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_weir_proto_msgTypes[13]
+	mi := &file_weir_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1347,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[13]
+	mi := &file_weir_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1360,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{13}
+	return file_weir_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Command) GetBucket() uint32 {
@@ -1070,7 +1428,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_weir_proto_msgTypes[14]
+	mi := &file_weir_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1440,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[14]
+	mi := &file_weir_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1453,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{14}
+	return file_weir_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Grant) GetOwner() uint32 {
@@ -1168,7 +1526,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_weir_proto_msgTypes[15]
+	mi := &file_weir_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1538,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[15]
+	mi := &file_weir_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1551,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{15}
+	return file_weir_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Flow) GetSource() []byte {
@@ -1243,7 +1601,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_proto_msgTypes[16]
+	mi := &file_weir_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1613,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[16]
+	mi := &file_weir_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1626,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{16}
+	return file_weir_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Heartbeat) GetController() *Controller {
@@ -1302,7 +1660,7 @@ type HeldBucket struct {
 
 func (x *HeldBucket) Reset() {
 	*x = HeldBucket{}
-	mi := &file_weir_proto_msgTypes[17]
+	mi := &file_weir_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1672,7 @@ func (x *HeldBucket) String() string {
 func (*HeldBucket) ProtoMessage() {}
 
 func (x *HeldBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[17]
+	mi := &file_weir_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1685,7 @@ func (x *HeldBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBucket.ProtoReflect.Descriptor instead.
 func (*HeldBucket) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{17}
+	return file_weir_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeldBucket) GetBucket() uint32 {
@@ -1359,20 +1717,26 @@ const file_weir_proto_rawDesc = "" +
 	"\x06switch\x18\x02 \x01(\x04R\x06switch\x12\x1f\n" +
 	"\vinterval_ns\x18\x03 \x01(\x04R\n" +
 	"intervalNs\x12)\n" +
-	"\x05ports\x18\x04 \x03(\v2\x13.weir.v1.PortReportR\x05ports\"\x8b\x02\n" +
+	"\x05ports\x18\x04 \x03(\v2\x13.weir.v1.PortReportR\x05ports\"\x9b\x03\n" +
 	"\n" +
 	"PortReport\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12#\n" +
 	"\rbacklog_bytes\x18\x02 \x01(\x04R\fbacklogBytes\x12\x1d\n" +
 	"\n" +
-	"peak_bytes\x18\x03 \x01(\x04R\tpeakBytes\x12%\n" +
-	"\x0eenqueued_bytes\x18\x04 \x01(\x04R\renqueuedBytes\x12'\n" +
+	"peak_bytes\x18\x03 \x01(\x04R\tpeakBytes\x12#\n" +
+	"\roffered_bytes\x18\x04 \x01(\x04R\fofferedBytes\x12'\n" +
 	"\x0fdropped_packets\x18\x05 \x01(\x04R\x0edroppedPackets\x12%\n" +
 	"\x0emarked_packets\x18\x06 \x01(\x04R\rmarkedPackets\x12.\n" +
-	"\asources\x18\a \x03(\v2\x14.weir.v1.SourceMarksR\asources\"D\n" +
+	"\asources\x18\a \x03(\v2\x14.weir.v1.SourceMarksR\asources\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\b \x01(\x04R\tsentBytes\x12'\n" +
+	"\x0foffered_packets\x18\t \x01(\x04R\x0eofferedPackets\x12#\n" +
+	"\runknown_marks\x18\n" +
+	" \x01(\x04R\funknownMarks\x12#\n" +
+	"\rfurther_marks\x18\v \x01(\x04R\ffurtherMarks\"D\n" +
 	"\vSourceMarks\x12\x0e\n" +
 	"\x02vm\x18\x01 \x01(\rR\x02vm\x12%\n" +
-	"\x0emarked_packets\x18\x02 \x01(\x04R\rmarkedPackets\"\x8d\x02\n" +
+	"\x0emarked_packets\x18\x02 \x01(\x04R\rmarkedPackets\"\xbf\x02\n" +
 	"\x06Events\x12'\n" +
 	"\x06origin\x18\x01 \x01(\v2\x0f.weir.v1.OriginR\x06origin\x12\x16\n" +
 	"\x06switch\x18\x02 \x01(\x04R\x06switch\x12\x12\n" +
@@ -1380,18 +1744,52 @@ const file_weir_proto_rawDesc = "" +
 	"\barrivals\x18\x04 \x03(\v2\x11.weir.v1.ArrivalsR\barrivals\x12#\n" +
 	"\x05drops\x18\x05 \x03(\v2\r.weir.v1.DropR\x05drops\x12/\n" +
 	"\tdeadlines\x18\x06 \x03(\v2\x11.weir.v1.DeadlineR\tdeadlines\x12)\n" +
-	"\x05state\x18\a \x01(\v2\x13.weir.v1.AgentStateR\x05state\"\x96\x01\n" +
+	"\x05state\x18\a \x01(\v2\x13.weir.v1.AgentStateR\x05state\x120\n" +
+	"\tinventory\x18\b \x01(\v2\x12.weir.v1.InventoryR\tinventory\"\xa0\x01\n" +
+	"\tInventory\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\rR\x04part\x12\x14\n" +
+	"\x05parts\x18\x03 \x01(\rR\x05parts\x12)\n" +
+	"\x05ports\x18\x04 \x03(\v2\x13.weir.v1.SwitchPortR\x05ports\x12&\n" +
+	"\x06guests\x18\x05 \x03(\v2\x0e.weir.v1.GuestR\x06guests\"\xdf\x01\n" +
+	"\n" +
+	"SwitchPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x04R\x04rate\x12!\n" +
+	"\fbuffer_bytes\x18\x04 \x01(\x04R\vbufferBytes\x127\n" +
+	"\x06labels\x18\x05 \x03(\v2\x1f.weir.v1.SwitchPort.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x01\n" +
+	"\x05Guest\x12\x0e\n" +
+	"\x02vm\x18\x01 \x01(\rR\x02vm\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\tR\x04port\x12,\n" +
+	"\taddresses\x18\x04 \x03(\v2\x0e.weir.v1.RangeR\taddresses\x122\n" +
+	"\x06labels\x18\x05 \x03(\v2\x1a.weir.v1.Guest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
+	"\x05Range\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\fR\aaddress\x12\x12\n" +
+	"\x04bits\x18\x02 \x01(\rR\x04bits\"\xfb\x01\n" +
 	"\bArrivals\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x10\n" +
-	"\x03syn\x18\x02 \x01(\x04R\x03syn\x12\x10\n" +
-	"\x03fin\x18\x03 \x01(\x04R\x03fin\x12\x10\n" +
-	"\x03rst\x18\x04 \x01(\x04R\x03rst\x12\x18\n" +
-	"\aresumed\x18\x05 \x01(\x04R\aresumed\x12&\n" +
-	"\x05pairs\x18\x06 \x03(\v2\x10.weir.v1.NewPairR\x05pairs\"G\n" +
-	"\aNewPair\x12\x0e\n" +
-	"\x02vm\x18\x01 \x01(\rR\x02vm\x12\x12\n" +
-	"\x04peer\x18\x02 \x01(\fR\x04peer\x12\x18\n" +
-	"\aresumed\x18\x03 \x01(\bR\aresumed\"`\n" +
+	"\x03syn\x18\x02 \x01(\x04R\x03syn\x12\x17\n" +
+	"\asyn_ack\x18\x03 \x01(\x04R\x06synAck\x12\x10\n" +
+	"\x03fin\x18\x04 \x01(\x04R\x03fin\x12\x10\n" +
+	"\x03rst\x18\x05 \x01(\x04R\x03rst\x12\x18\n" +
+	"\aresumed\x18\x06 \x01(\x04R\aresumed\x12\x14\n" +
+	"\x05found\x18\a \x01(\x04R\x05found\x12\x1a\n" +
+	"\brequests\x18\b \x01(\x04R\brequests\x12&\n" +
+	"\x05pairs\x18\t \x03(\v2\x10.weir.v1.NewPairR\x05pairs\x12\x18\n" +
+	"\afurther\x18\n" +
+	" \x01(\x04R\afurther\"Y\n" +
+	"\aNewPair\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12 \n" +
+	"\vdestination\x18\x02 \x01(\fR\vdestination\x12\x14\n" +
+	"\x05kinds\x18\x03 \x01(\rR\x05kinds\"`\n" +
 	"\x04Drop\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12!\n" +
 	"\x04flow\x18\x02 \x01(\v2\r.weir.v1.FlowR\x04flow\x12!\n" +
@@ -1477,7 +1875,7 @@ func file_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_weir_proto_goTypes = []any{
 	(GrantKind)(0),      // 0: weir.v1.GrantKind
 	(*Origin)(nil),      // 1: weir.v1.Origin
@@ -1485,47 +1883,59 @@ var file_weir_proto_goTypes = []any{
 	(*PortReport)(nil),  // 3: weir.v1.PortReport
 	(*SourceMarks)(nil), // 4: weir.v1.SourceMarks
 	(*Events)(nil),      // 5: weir.v1.Events
-	(*Arrivals)(nil),    // 6: weir.v1.Arrivals
-	(*NewPair)(nil),     // 7: weir.v1.NewPair
-	(*Drop)(nil),        // 8: weir.v1.Drop
-	(*Deadline)(nil),    // 9: weir.v1.Deadline
-	(*AgentState)(nil),  // 10: weir.v1.AgentState
-	(*SeenTerm)(nil),    // 11: weir.v1.SeenTerm
-	(*LiveGrant)(nil),   // 12: weir.v1.LiveGrant
-	(*Controller)(nil),  // 13: weir.v1.Controller
-	(*Command)(nil),     // 14: weir.v1.Command
-	(*Grant)(nil),       // 15: weir.v1.Grant
-	(*Flow)(nil),        // 16: weir.v1.Flow
-	(*Heartbeat)(nil),   // 17: weir.v1.Heartbeat
-	(*HeldBucket)(nil),  // 18: weir.v1.HeldBucket
+	(*Inventory)(nil),   // 6: weir.v1.Inventory
+	(*SwitchPort)(nil),  // 7: weir.v1.SwitchPort
+	(*Guest)(nil),       // 8: weir.v1.Guest
+	(*Range)(nil),       // 9: weir.v1.Range
+	(*Arrivals)(nil),    // 10: weir.v1.Arrivals
+	(*NewPair)(nil),     // 11: weir.v1.NewPair
+	(*Drop)(nil),        // 12: weir.v1.Drop
+	(*Deadline)(nil),    // 13: weir.v1.Deadline
+	(*AgentState)(nil),  // 14: weir.v1.AgentState
+	(*SeenTerm)(nil),    // 15: weir.v1.SeenTerm
+	(*LiveGrant)(nil),   // 16: weir.v1.LiveGrant
+	(*Controller)(nil),  // 17: weir.v1.Controller
+	(*Command)(nil),     // 18: weir.v1.Command
+	(*Grant)(nil),       // 19: weir.v1.Grant
+	(*Flow)(nil),        // 20: weir.v1.Flow
+	(*Heartbeat)(nil),   // 21: weir.v1.Heartbeat
+	(*HeldBucket)(nil),  // 22: weir.v1.HeldBucket
+	nil,                 // 23: weir.v1.SwitchPort.LabelsEntry
+	nil,                 // 24: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
 	1,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
 	3,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
 	4,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
 	1,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
-	6,  // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
-	8,  // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
-	9,  // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
-	10, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
-	7,  // 8: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	16, // 9: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	16, // 10: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
-	11, // 11: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
-	12, // 12: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
-	13, // 13: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
-	15, // 14: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
-	13, // 15: weir.v1.Command.controller:type_name -> weir.v1.Controller
-	15, // 16: weir.v1.Command.grants:type_name -> weir.v1.Grant
-	0,  // 17: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	16, // 18: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	13, // 19: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	18, // 20: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	10, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
+	12, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
+	13, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
+	14, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
+	6,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
+	7,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
+	8,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
+	23, // 11: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	9,  // 12: weir.v1.Guest.addresses:type_name -> weir.v1.Range
+	24, // 13: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	11, // 14: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
+	20, // 15: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	20, // 16: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	15, // 17: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
+	16, // 18: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
+	17, // 19: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
+	19, // 20: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
+	17, // 21: weir.v1.Command.controller:type_name -> weir.v1.Controller
+	19, // 22: weir.v1.Command.grants:type_name -> weir.v1.Grant
+	0,  // 23: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
+	20, // 24: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	17, // 25: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	22, // 26: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -1539,7 +1949,7 @@ func file_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

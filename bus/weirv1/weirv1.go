@@ -1,8 +1,11 @@
 // Package weirv1 has the messages of Weir's bus: protobuf package weir.v1 (weir.proto), their decoders with checks, and the
 // way between them and the types in law.
 //
-//	decode.go   decoders: sizes, counts and ranges are checked
-//	grant.go    law.Grant and law.Flow
+//	decode.go     decoders: sizes, counts and ranges are checked
+//	grant.go      law.Grant and law.Flow
+//	inventory.go  what an agent has, and its parts
+//	totals.go     an agent's readings as messages
+//	differences.go  messages as a controller's events
 //
 // Every message from the network goes through a decoder. Its result can be used without further checks.
 package weirv1
@@ -21,6 +24,11 @@ const (
 	MaxDrops     = 256
 	MaxDeadlines = 256
 	MaxGrants    = 1024 // in one message
+	MaxGuests    = 4096 // VMs of an agent
+	MaxParts     = 64   // of an inventory
+	MaxRanges    = 16   // of addresses of a VM
+	MaxLabels    = 32   // of a port or VM
+	MaxText      = 63   // bytes of a label's key or value, or of the name of a port or VM
 	MaxBuckets   = 1024 // buckets are 0 to MaxBuckets-1
 	MaxName      = 63   // bytes of a name
 	MaxLease     = time.Minute
