@@ -14,13 +14,18 @@ import (
 
 // carry routes one action of a law. If a switch cannot take it, its connection is ended. When it connects again, all of its
 // flows and groups are compared.
-func (c *Core) carry(from string, a law.Action) {
+func (c *Core) carry(l *namedLaw, a law.Action) {
+	from := l.name
 	switch a := a.(type) {
 	case *fabric.Report:
 		c.report(a)
 		return
 	case law.Grant:
-		c.ignore(grants, from, a)
+		if c.agents == nil {
+			c.ignore(grants, from, a)
+			return
+		}
+		c.agents.grant(l.owner, a)
 		return
 	}
 	id, ok := fabric.Target(a)
@@ -94,7 +99,7 @@ func (c *Core) report(r *fabric.Report) {
 type reason uint8
 
 const (
-	grants  reason = iota // no agent enforces grants yet
+	grants  reason = iota // there is no bus, so no agents
 	unknown               // this controller has no route for the kind of action
 )
 
@@ -112,7 +117,7 @@ func (c *Core) ignore(why reason, from string, a law.Action) {
 		return
 	}
 	if why == grants {
-		c.log.Warn("a law grants windows or rates, and this controller has no agents that enforce them: they are counted and have no effect; remove the law from the controller's file", "law", from)
+		c.log.Warn("a law grants windows or rates, and the controller's file has no bus: they are counted and have no effect; add the key bus, or remove the law from the file", "law", from)
 		return
 	}
 	c.log.Error("a law has an action that this controller cannot carry out: such actions are counted and have no effect; add a route for this kind to controller/carry.go, or remove the law from the controller's file", "law", from, "kind", k.kind)

@@ -29,8 +29,8 @@ func TestActionsAreRouted(t *testing.T) {
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	c := newCore(newFence(nil, 1, log), log,
-		namedLaw{"one", saying{law.Grant{Kind: law.WindowGrant, Value: 1461}, hint{}, fabric.SetFlow{Switch: 7}, fabric.Barrier{Switch: 7}}},
-		namedLaw{"two", saying{law.Grant{Kind: law.RateGrant, Value: 1e9}, law.Grant{Kind: law.PauseGrant}, hint{}, &hint{}, &law.Grant{}, nil, &fabric.Report{Switch: 7}}})
+		namedLaw{name: "one", Law: saying{law.Grant{Kind: law.WindowGrant, Value: 1461}, hint{}, fabric.SetFlow{Switch: 7}, fabric.Barrier{Switch: 7}}},
+		namedLaw{name: "two", Law: saying{law.Grant{Kind: law.RateGrant, Value: 1e9}, law.Grant{Kind: law.PauseGrant}, hint{}, &hint{}, &law.Grant{}, nil, &fabric.Report{Switch: 7}}})
 	const steps = 5
 	for range steps {
 		c.step(law.Tick{})
@@ -76,7 +76,7 @@ func TestReportsAreCopied(t *testing.T) {
 	r := &fabric.Report{Switch: 1, Ports: make([]fabric.Counters, 2)}
 	for n := range uint64(3) {
 		r.Ports[0], r.Ports[1] = fabric.Counters{Port: 1, TxBytes: 5 + n}, fabric.Counters{Port: 2, TxBytes: 6 + n}
-		c.carry("poll", r)
+		c.carry(&namedLaw{name: "poll"}, r)
 		for i := range r.Ports {
 			r.Ports[i] = fabric.Counters{Port: 0xdead, TxBytes: 0xdeadbeef}
 		}

@@ -27,6 +27,8 @@ type File struct {
 	Limits     fileLimits   `json:"limits,omitzero" jsonschema_description:"limits of all tables"`
 	Metrics    fileMetrics  `json:"metrics,omitzero" jsonschema_description:"metrics for Prometheus"`
 
+	Bus *fileBus `json:"bus,omitempty" jsonschema_description:"the bus to agents, which report from switches and hosts and carry out grants (default: none)"`
+
 	Laws map[string]map[string]any `json:"laws,omitempty" jsonschema_description:"laws that run in addition to forwarding: their names, each with its parameters ({}: defaults)"`
 }
 
@@ -91,6 +93,7 @@ func check(c *config.Checker, f *File) {
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
 		c.Fail([]string{"metrics", "listen"}, err.Error(), "")
 	}
+	checkBus(c, f)
 }
 
 // Config is the complete configuration of a controller.
@@ -103,6 +106,7 @@ type Config struct {
 	Poll       time.Duration         // 0: never
 	Forward    forward.Config        // Run makes a new Key
 	Metrics    string                // address; "": nowhere
+	Bus        *Bus                  // nil: no agents
 	Laws       []Law                 // in addition to forwarding and polling
 
 	Version string
@@ -156,6 +160,7 @@ func (f *File) config() *Config {
 		c.TLS = &channel.Certificates{CA: f.TLS.CA, Certificate: f.TLS.Certificate, Key: f.TLS.Key}
 		c.Named = f.TLS.Named
 	}
+	c.Bus = f.Bus.config(c.Generation)
 	r := f.Rates
 	c.Forward.Rates = forward.Rates{Probe: r.Probe, ARP: r.ARP, Copy: r.Copy, Source: r.Source, Miss: r.Miss}
 	l := f.Limits

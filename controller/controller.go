@@ -8,6 +8,9 @@
 //	read.go       becoming master of a switch, and what it has
 //	refusal.go    switches that refuse an order
 //	carry.go      actions as OpenFlow messages
+//	agents.go     reports of agents on the bus, and which agent has what
+//	grants.go     grants of laws, to the agents
+//	link.go       the connection to the bus
 //	translate.go  flows, groups and meters in OpenFlow's form and back
 //	config.go     kind: Controller
 //	laws.go       laws that a file names
@@ -37,6 +40,7 @@ type Core struct {
 	log     *slog.Logger
 	begun   time.Time
 	turns   *turns
+	agents  *agents  // nil: there is no bus
 	byConn  sync.Map // *channel.Conn -> *session
 	ask     chan func()
 	ended   chan struct{}
@@ -76,7 +80,8 @@ type event struct {
 
 // namedLaw is a law and its name in logs and status.
 type namedLaw struct {
-	name string
+	name  string
+	owner law.Owner // of its grants
 	law.Law
 }
 
@@ -101,7 +106,13 @@ func (c *Core) work(ctx context.Context) {
 			c.take(e)
 		}
 		c.later = c.later[:0]
+		busy := c.agents != nil && c.agents.step(c.now())
 		s, e, ok := c.turns.next()
+		if !ok && busy {
+			c.overdue()
+			c.answer()
+			continue
+		}
 		if !ok {
 			c.sleep(wake)
 			select {
@@ -110,26 +121,48 @@ func (c *Core) work(ctx context.Context) {
 			case f := <-c.ask:
 				f()
 			case <-wake.C:
-				c.step(law.Tick{})
+				c.overdue()
 			}
 			continue
 		}
 		begun := time.Now()
 		c.take(event{s, e})
 		c.turns.spent(s, e, time.Since(begun))
-		if next := c.wake(); next > 0 && next <= time.Since(c.begun) {
-			c.step(law.Tick{}) // a law may act on ticks alone, and events may come without a pause
-		}
-		select {
-		case f := <-c.ask:
-			f()
-		default:
-		}
+		c.overdue()
+		c.answer()
 	}
 }
 
-// wake returns the first time at which a law wants a tick; 0: none.
+// now is the time on the laws' clock.
+func (c *Core) now() time.Duration { return time.Since(c.begun) }
+
+// overdue gives the laws a tick whose time has come. A law may act on ticks alone, and events may come without a pause.
+func (c *Core) overdue() {
+	if next := c.lawsWake(); next > 0 && next <= c.now() {
+		c.step(law.Tick{})
+	}
+}
+
+// answer carries out one call of Do, if there is one.
+func (c *Core) answer() {
+	select {
+	case f := <-c.ask:
+		f()
+	default:
+	}
+}
+
+// wake returns the first time at which there is something to do without an event; 0: none.
 func (c *Core) wake() time.Duration {
+	next := c.lawsWake()
+	if c.agents != nil && (next == 0 || c.agents.wake() < next) {
+		next = c.agents.wake()
+	}
+	return next
+}
+
+// lawsWake returns the first time at which a law wants a tick; 0: none.
+func (c *Core) lawsWake() time.Duration {
 	next := time.Duration(0)
 	for _, l := range c.laws {
 		if w := l.Wake(); w > 0 && (next == 0 || w < next) {
@@ -139,7 +172,7 @@ func (c *Core) wake() time.Duration {
 	return next
 }
 
-// sleep sets the timer to the first time at which a law wants a tick.
+// sleep sets the timer to the first time at which there is something to do.
 func (c *Core) sleep(wake *time.Timer) {
 	next := c.wake()
 	if next == 0 {
@@ -180,9 +213,12 @@ func (c *Core) step(e law.Event) {
 	for _, l := range c.laws {
 		c.out = l.Step(begun.Sub(c.begun), e, c.out[:0])
 		for i, a := range c.out {
-			c.carry(l.name, a)
+			c.carry(&l, a)
 			c.out[i] = nil
 		}
+	}
+	if c.agents != nil {
+		c.agents.send()
 	}
 	took := int64(time.Since(begun))
 	c.counts.lawNanos.Add(took)

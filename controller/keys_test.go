@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,16 +36,34 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"limits.hosts_per_port": {file: "limits: {hosts_per_port: 7}", shownBy: "../law/forward/law_test.go TestHostLimits"},
 	"limits.pins":           {file: "limits: {pins: 7}", shownBy: "../law/forward/law_test.go TestPinLimit"},
 	"limits.floods":         {file: "limits: {floods: 7}", shownBy: "../law/forward/law_test.go TestFloodLimit"},
+	"bus.listen":            {file: "bus: {listen: 127.0.0.1:2, server_keys: a, keys: b}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
+	"bus.server_keys":       {file: "bus: {listen: 127.0.0.1:1, server_keys: x, keys: b}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
+	"bus.store":             {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, store: c}", without: keysBus},
+	"bus.urls":              {file: "bus: {urls: [\"tls://127.0.0.1:2\"], keys: b}", without: keysBusURL},
+	"bus.replicas":          {file: "bus: {urls: [\"tls://127.0.0.1:1\"], keys: b, replicas: 3}", without: keysBusURL, shownBy: "../bus/lease_test.go TestRunner_TakesOver"},
+	"bus.keys":              {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: x}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
+	"bus.buckets":           {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, buckets: 3}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
 	"laws":                  {shownBy: "laws_test.go TestLawsOfAFile"},
 	"metrics.listen":        {file: "metrics: {listen: 127.0.0.1:1}"},
 }
 
-const keysTLS = "tls: {ca: a, certificate: b, key: c}"
+const (
+	keysTLS    = "tls: {ca: a, certificate: b, key: c}"
+	keysBus    = "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b}"
+	keysBusURL = "bus: {urls: [\"tls://127.0.0.1:1\"], keys: b}"
+)
 
 // Every key of a Controller file changes what the controller is asked to do. A key of the schema that is not in
 // keysOfFile fails here.
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	seen := func(text string) string {
+		dir := t.TempDir()
+		for _, keys := range []string{"a", "b", "x"} { // directories with certificates
+			text = strings.ReplaceAll(text, "keys: "+keys, "keys: "+filepath.Join(dir, keys))
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, keys), 0o700), os.WriteFile(filepath.Join(dir, keys, "n.pem"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		f, err := kindController().Parse("keys.yaml", []byte("kind: Controller\n"+text))
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +73,11 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 		if c.TLS != nil {
 			tls = fmt.Sprintf("%+v", *c.TLS)
 		}
-		return fmt.Sprintf("%s %s %s %v %s %v %+v %s", c.Name, c.Listen, tls, c.Named, c.Generation, c.Poll, c.Forward, c.Metrics)
+		bus := "no bus"
+		if c.Bus != nil {
+			bus = strings.ReplaceAll(fmt.Sprintf("%+v", *c.Bus), dir, "")
+		}
+		return fmt.Sprintf("%s %s %s %s %v %s %v %+v %s", bus, c.Name, c.Listen, tls, c.Named, c.Generation, c.Poll, c.Forward, c.Metrics)
 	}
 	keys := config.SchemaKeys(Schema())
 	for _, key := range keys {

@@ -168,7 +168,7 @@ func TestTicksBesideEvents(t *testing.T) {
 	defer cancel()
 	ended := false
 	s, l := &session{id: 1}, &busy{}
-	c := newCore(newFence(nil, 1, nil), nil, namedLaw{"busy", l}, namedLaw{"ticking", &ticking{next: 1, left: 20, end: func() { ended = true; cancel() }}})
+	c := newCore(newFence(nil, 1, nil), nil, namedLaw{name: "busy", Law: l}, namedLaw{name: "ticking", Law: &ticking{next: 1, left: 20, end: func() { ended = true; cancel() }}})
 	l.c, l.from, c.sessions[1] = c, s, s
 	c.turns.must(s, &fabric.Confirmed{Switch: 1})
 	c.work(ctx)

@@ -72,6 +72,12 @@ var figures = []figure{
 	counter("route_changes_total", "Changes of routes.", func(s *Status) uint64 { return s.Forward.Counts.Waves }),
 	counter("syn_total", "Copies of SYN.", func(s *Status) uint64 { return s.Forward.Counts.SYN }),
 	counter("generation_raises_total", "Raises of the generation id, because a switch called it stale.", func(s *Status) uint64 { return s.Raises }),
+	gauge("agents", "Agents that report over the bus.", func(s *Status) int {
+		if s.Bus == nil {
+			return 0
+		}
+		return len(s.Bus.Agents)
+	}),
 	gauge("connections", "Connections, of peers that are no switches with them.", func(s *Status) int { return s.Peers.Now }),
 	counter("connections_total", "Connections that were begun.", func(s *Status) uint64 { return s.Peers.Accepted }),
 }
@@ -85,6 +91,12 @@ func sum(counts map[string]uint64) (n uint64) {
 
 var activeDesc = desc("active", "1: active; 0: stands by for another controller with the same generation file, and has no other figures.")
 
+var grantsDesc = prometheus.NewDesc("weir_controller_grants_total", "Windows and rates that laws granted, by what became of them: sent, nowhere (no agent has the VM), not_held (another controller commands the agent), failed.",
+	[]string{"controller", "result"}, nil)
+
+var messagesDesc = prometheus.NewDesc("weir_controller_agent_messages_refused_total", "Messages of agents that were dropped, or named a switch, host or VM of another agent, by reason.",
+	[]string{"controller", "reason"}, nil)
+
 var endedDesc = prometheus.NewDesc("weir_controller_connections_ended_total", "Connections that ended or were refused, by cause.",
 	[]string{"controller", "cause"}, nil)
 
@@ -92,6 +104,8 @@ func (x *exporter) Describe(to chan<- *prometheus.Desc) {
 	for i := range figures {
 		to <- figures[i].desc
 	}
+	to <- grantsDesc
+	to <- messagesDesc
 	to <- endedDesc
 	to <- activeDesc
 }
@@ -114,6 +128,16 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	for i := range figures {
 		f := &figures[i]
 		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(s), x.r.cfg.Name)
+	}
+	if s.Bus != nil {
+		for result, n := range s.Bus.Grants {
+			to <- prometheus.MustNewConstMetric(grantsDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, result)
+		}
+		for _, counts := range []map[string]uint64{s.Bus.Dropped, s.Bus.NoEffect} {
+			for reason, n := range counts {
+				to <- prometheus.MustNewConstMetric(messagesDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, reason)
+			}
+		}
 	}
 	for cause, n := range s.Peers.Ended {
 		to <- prometheus.MustNewConstMetric(endedDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, cause)

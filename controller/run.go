@@ -41,6 +41,7 @@ type term struct {
 	forward *forward.Law
 	poll    *poll.Law
 	server  *channel.Server
+	link    *busLink // nil: no bus
 }
 
 // Run runs a controller until ctx is done. Its flows and groups stay on the switches and continue to forward; the next process
@@ -137,6 +138,9 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	lost()
 	stop()
 	all.Wait()
+	if t.link != nil {
+		t.link.close()
+	}
 	r.term.Store(nil)
 	r.waits.Store(nil)
 	if err == nil {
@@ -156,7 +160,14 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	// More than the configured limits, because an earlier configuration may have left more flows.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
 	l, err := t.serveSwitches()
-	return t, l, err
+	if err != nil || r.cfg.Bus == nil {
+		return t, l, err
+	}
+	t.core.agents = newAgents(t.core, r.log)
+	if t.link, err = connect(r.cfg.Bus, r.cfg.Generation, t.core.agents, r.log); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return t, l, nil
 }
 
 // makeLaws makes the controller's own laws, then those of its configuration.
@@ -172,13 +183,13 @@ func (t *term) makeLaws() ([]namedLaw, error) {
 		return nil, err
 	}
 	t.poll = poll.New(t.cfg.Poll)
-	laws := []namedLaw{{"forward", t.forward}, {"poll", t.poll}}
-	for _, l := range t.cfg.Laws {
+	laws := []namedLaw{{name: "forward", Law: t.forward}, {name: "poll", Law: t.poll}}
+	for i, l := range t.cfg.Laws {
 		made, err := l.New()
 		if err != nil {
 			return nil, fmt.Errorf("law %s: %w", l.Name, err)
 		}
-		laws = append(laws, namedLaw{l.Name, made})
+		laws = append(laws, namedLaw{l.Name, law.Owner(i % ownersMax), made})
 	}
 	return laws, nil
 }

@@ -32,6 +32,7 @@ type Status struct {
 	Poll       map[string]poll.Counts   `json:"poll"`
 	Ports      map[string][]PortCounter `json:"ports"`
 	Core       CoreStatus               `json:"core"`
+	Bus        *BusStatus               `json:"bus,omitempty"` // null: the file has no bus
 	Peers      PeersStatus              `json:"peers"`
 }
 
@@ -65,7 +66,7 @@ type CoreStatus struct {
 	ActionsLate   uint64 `json:"actions_late"`   // of laws, for a switch that had left: not carried out
 	SlowestStepUs int64  `json:"slowest_step_us"`
 
-	// Grants counts the windows and rates that laws granted, by law. This controller has no agents yet to enforce them.
+	// Grants counts the windows and rates that laws granted without effect, by law: the controller's file has no bus.
 	Grants map[string]uint64 `json:"grants"`
 	// Unknown counts the actions that this controller has no route for, by law and kind. They had no effect.
 	Unknown map[string]uint64 `json:"unknown_actions"`
@@ -76,7 +77,7 @@ func (r *term) status() *Status {
 	s := &Status{
 		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: generation, Raises: raises,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
-		Core: r.core.status(), Peers: r.peers(),
+		Core: r.core.status(), Bus: r.core.agents.status(), Peers: r.peers(),
 	}
 	for id, why := range r.core.refused {
 		s.Refused[id.String()] = why

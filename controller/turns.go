@@ -96,6 +96,11 @@ func (t *turns) list(s *session) {
 		s.box.listed, s.box.credit = true, turn
 		t.fresh.push(s)
 	}
+	t.nudge()
+}
+
+// nudge wakes the laws' goroutine. It may be called by any goroutine.
+func (t *turns) nudge() {
 	select {
 	case t.wake <- struct{}{}:
 	default:

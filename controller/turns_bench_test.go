@@ -11,7 +11,7 @@ import (
 // BenchmarkFrame is the controller's own work for a packet of 60 bytes that a switch sent: queued, taken in turn, handed to
 // two laws that do nothing.
 func BenchmarkFrame(b *testing.B) {
-	c := newCore(newFence(nil, 1, nil), nil, namedLaw{"one", saying{}}, namedLaw{"two", saying{}})
+	c := newCore(newFence(nil, 1, nil), nil, namedLaw{name: "one", Law: saying{}}, namedLaw{name: "two", Law: saying{}})
 	s := &session{id: 1}
 	c.sessions[1] = s
 	frame := make([]byte, 60)

@@ -177,6 +177,11 @@ func printController(w io.Writer, s *controller.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if s.Bus != nil {
+		if err := printAgents(w, s.Bus); err != nil {
+			return err
+		}
+	}
 	for _, p := range f.Pins {
 		fmt.Fprintf(w, "pinned %s by %s\n", p.Flow, strings.Join(p.Path, " "))
 	}
@@ -184,13 +189,50 @@ func printController(w io.Writer, s *controller.Status) error {
 		fmt.Fprintf(w, "switches refused %d orders: see the log\n", n)
 	}
 	for _, law := range slices.Sorted(maps.Keys(s.Core.Grants)) {
-		fmt.Fprintf(w, "law %s granted %d windows and rates, which are not enforced: this controller has no agents\n", law, s.Core.Grants[law])
+		fmt.Fprintf(w, "law %s granted %d windows and rates, which are not enforced: the controller's file has no bus\n", law, s.Core.Grants[law])
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Core.Unknown)) {
 		fmt.Fprintf(w, "law %s: %d actions had no effect: this controller does not know their kind\n", kind, s.Core.Unknown[kind])
 	}
 	for id, why := range s.Refused {
 		fmt.Fprintf(w, "not managed: %s: %s\n", id, why)
+	}
+	return nil
+}
+
+// printAgents prints the agents that report over the bus, and what became of the grants for them.
+func printAgents(w io.Writer, s *controller.BusStatus) error {
+	state := "connected"
+	if !s.Connected {
+		state = "not connected: no agent is heard, and their limits end by themselves"
+	}
+	if s.Listens != "" {
+		state += ", in this process at " + s.Listens
+	}
+	fmt.Fprintf(w, "\nbus: %s; %d agents\n", state, len(s.Agents))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(s.Agents) > 0 {
+		fmt.Fprintln(t, "agent\tversion\tswitch\tports\thost\tVMs\theard\tcommanded by")
+	}
+	for _, a := range s.Agents {
+		by := "another controller"
+		if a.Commands {
+			by = fmt.Sprintf("this one, term %d", a.Term)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d ms ago\t%s\n", a.Name, a.Version, a.Switch, a.Ports, a.Host, a.VMs, a.HeardMs, by)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, result := range slices.Sorted(maps.Keys(s.Grants)) {
+		fmt.Fprintf(w, "grants %s: %d\n", result, s.Grants[result])
+	}
+	for _, counts := range []map[string]uint64{s.Dropped, s.NoEffect} {
+		for _, reason := range slices.Sorted(maps.Keys(counts)) {
+			if n := counts[reason]; n > 0 && reason != "replaced" {
+				fmt.Fprintf(w, "messages of agents without effect, %s: %d\n", reason, n)
+			}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,370 @@
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"weir/bus"
+	"weir/bus/weirv1"
+	"weir/law"
+	"weir/law/inventory"
+)
+
+const (
+	// agentSilence is how long an agent may send nothing: it sends its state every 250 ms. Its grants end at about the same time.
+	agentSilence  = 1500 * time.Millisecond
+	eventsWaiting = 256 // messages of one agent that wait for the laws; further ones are dropped
+)
+
+// agents passes the reports of agents to the laws, and remembers who has which switch, host and VM. All methods run on the laws'
+// goroutine, except arrived.
+type agents struct {
+	core *Core
+	log  *slog.Logger
+	bus  *bus.Runner
+	link *busLink
+	mail letters
+
+	known     map[string]*agent
+	switches  claims[law.Switch]
+	hosts     claims[law.Host]
+	vms       claims[law.VM]
+	addresses map[netip.Addr]law.VM
+	looked    time.Duration // when silent agents were looked for, on the core's clock
+
+	orders  map[*agent][]law.Grant // of the step that runs
+	results map[string]uint64      // of grants, by what became of them
+	refused map[string]uint64      // messages, by reason
+}
+
+// agent is one agent, by the name in its certificate.
+type agent struct {
+	name        string
+	heard       time.Duration  // on the core's clock
+	origin      *weirv1.Origin // of its last message
+	differences weirv1.Differences
+	parts       weirv1.Parts
+	serial      uint64 // of its inventory
+	version     string
+
+	sw    law.Switch // 0: none
+	host  law.Host
+	ports []inventory.Port
+	has   map[law.VM]inventory.VM // that it reports; claims has who may have them
+}
+
+// claims has the agents that report a number. The first one has it, and the others wait until it reports the number no longer
+// or is silent. So an agent cannot take a VM from another, and a VM can move.
+type claims[N comparable] map[N][]*agent
+
+// of returns the agent that has n; nil: none.
+func (c claims[N]) of(n N) *agent {
+	if all := c[n]; len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+func (c claims[N]) add(n N, a *agent) {
+	for _, other := range c[n] {
+		if other == a {
+			return
+		}
+	}
+	c[n] = append(c[n], a)
+}
+
+// remove returns the agent that has n now, if a had it before; nil: nothing changed, or nobody has it.
+func (c claims[N]) remove(n N, a *agent) *agent {
+	all := c[n]
+	for i, other := range all {
+		if other != a {
+			continue
+		}
+		all = append(all[:i:i], all[i+1:]...)
+		if len(all) == 0 {
+			delete(c, n)
+			return nil
+		}
+		c[n] = all
+		if i == 0 {
+			return all[0]
+		}
+	}
+	return nil
+}
+
+func newAgents(core *Core, log *slog.Logger) *agents {
+	return &agents{
+		core: core, log: log, mail: letters{byAgent: map[string]*queue[*weirv1.Events]{}}, known: map[string]*agent{},
+		switches: claims[law.Switch]{}, hosts: claims[law.Host]{}, vms: claims[law.VM]{}, addresses: map[netip.Addr]law.VM{},
+		orders: map[*agent][]law.Grant{}, results: map[string]uint64{}, refused: map[string]uint64{},
+	}
+}
+
+// letters are messages that wait for the laws, those of each agent in their order, agents in turn.
+type letters struct {
+	mu      sync.Mutex
+	byAgent map[string]*queue[*weirv1.Events]
+	ring    queue[string] // agents with messages
+	dropped uint64
+}
+
+// arrived queues a message of an agent, and wakes the laws. It may be called by any goroutine.
+func (a *agents) arrived(name string, e *weirv1.Events) {
+	l := &a.mail
+	l.mu.Lock()
+	q := l.byAgent[name]
+	switch {
+	case q == nil:
+		q = &queue[*weirv1.Events]{}
+		l.byAgent[name] = q
+	case q.len() >= eventsWaiting:
+		l.dropped++
+		l.mu.Unlock()
+		return
+	}
+	if q.push(e); q.len() == 1 {
+		l.ring.push(name)
+	}
+	l.mu.Unlock()
+	a.core.turns.nudge()
+}
+
+func (l *letters) next() (name string, e *weirv1.Events, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ring.len() == 0 {
+		return "", nil, false
+	}
+	name = l.ring.pop()
+	q := l.byAgent[name]
+	e = q.pop()
+	if q.len() > 0 {
+		l.ring.push(name)
+	} else {
+		delete(l.byAgent, name)
+	}
+	return name, e, true
+}
+
+// step takes one message of each kind, if there are any. It reports whether there were.
+func (a *agents) step(now time.Duration) (busy bool) {
+	if name, e, ok := a.mail.next(); ok {
+		busy = true
+		a.events(now, name, e)
+	}
+	if name, t, ok := a.bus.Control().Inbox().Next(); ok {
+		busy = true
+		a.telemetry(now, name, t)
+	}
+	if now >= a.wake() {
+		a.look(now)
+	}
+	return busy
+}
+
+// wake returns when silent agents are looked for next.
+func (a *agents) wake() time.Duration { return a.looked + agentSilence/6 }
+
+func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent {
+	ag := a.known[name]
+	if ag == nil {
+		ag = &agent{name: name, has: map[law.VM]inventory.VM{}}
+		a.known[name] = ag
+		a.log.Info("an agent reports", "agent", name)
+	}
+	if ag.origin.GetIncarnation() != o.GetIncarnation() {
+		ag.serial, ag.parts = 0, weirv1.Parts{} // it restarted: serial numbers begin anew
+	}
+	ag.heard, ag.origin = now, o
+	return ag
+}
+
+// telemetry passes a report to the laws, if the agent has the switch that it names.
+func (a *agents) telemetry(now time.Duration, name string, m *weirv1.Telemetry) {
+	ag := a.heard(now, name, m.GetOrigin())
+	if !a.hasSwitch(ag, law.Switch(m.GetSwitch())) {
+		return
+	}
+	if e := ag.differences.Telemetry(m); e != nil {
+		a.core.step(e)
+	}
+}
+
+func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
+	ag := a.heard(now, name, m.GetOrigin())
+	if v := m.GetState().GetVersion(); v != "" {
+		ag.version = v
+	}
+	if m.GetSwitch() != 0 && !a.hasSwitch(ag, law.Switch(m.GetSwitch())) || m.GetHost() != 0 && !a.hasHost(ag, law.Host(m.GetHost())) {
+		return
+	}
+	if part := m.GetInventory(); part != nil {
+		a.inventory(ag, part, m.GetHost() != 0)
+	}
+	if m.GetSwitch() != 0 {
+		if e := ag.differences.Arrivals(m); e != nil {
+			a.core.step(e)
+		}
+	}
+}
+
+// hasSwitch reports whether an agent has a switch, and claims it for the agent.
+func (a *agents) hasSwitch(ag *agent, n law.Switch) bool {
+	if n == 0 || ag.sw != 0 && ag.sw != n {
+		a.refuse(ag, "switch", fmt.Sprintf("it reports as switch %v and was %v", n, ag.sw))
+		return false
+	}
+	if ag.sw == 0 {
+		ag.sw = n
+		a.switches.add(n, ag)
+	}
+	if of := a.switches.of(n); of != ag {
+		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has switch %v", of.name, n))
+		return false
+	}
+	return true
+}
+
+// hasHost reports whether an agent has a host, and claims it for the agent.
+func (a *agents) hasHost(ag *agent, n law.Host) bool {
+	if n == 0 || ag.host != 0 && ag.host != n {
+		a.refuse(ag, "host", fmt.Sprintf("it reports as host %d and was %d", n, ag.host))
+		return false
+	}
+	if ag.host == 0 {
+		ag.host = n
+		a.hosts.add(n, ag)
+	}
+	if of := a.hosts.of(n); of != ag {
+		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has host %d", of.name, n))
+		return false
+	}
+	return true
+}
+
+// refuse counts a message that has no effect, and logs the first of its reason, the second, the fourth, and so on.
+func (a *agents) refuse(ag *agent, reason, why string) {
+	a.refused[reason]++
+	if n := a.refused[reason]; n&(n-1) == 0 {
+		a.log.Warn("a message of an agent has no effect", "agent", ag.name, "reason", reason, "why", why, "times", n)
+	}
+}
+
+// inventory takes a part of what an agent has. When the last part of a new inventory has come, the laws learn about it.
+func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
+	if part.GetSerial() == ag.serial {
+		return
+	}
+	whole, err := ag.parts.Add(part)
+	switch {
+	case err != nil:
+		a.refuse(ag, "inventory", err.Error())
+		return
+	case whole == nil:
+		return
+	}
+	ag.serial = whole.GetSerial()
+	if !host {
+		ag.ports = nil
+		for _, p := range whole.GetPorts() {
+			ag.ports = append(ag.ports, inventory.Port{N: p.GetPort(), Name: p.GetName(), Rate: law.Rate(p.GetRate()), BufferBytes: p.GetBufferBytes()})
+		}
+		a.log.Info("an agent reports its ports", "agent", ag.name, "switch", ag.sw, "ports", len(ag.ports))
+		a.core.step(&inventory.Switch{At: ag.sw, Ports: ag.ports})
+		return
+	}
+	has := map[law.VM]inventory.VM{}
+	for _, g := range whole.GetGuests() {
+		vm := inventory.VM{Number: law.VM(g.GetVm())}
+		for _, r := range g.GetAddresses() {
+			vm.Addresses = append(vm.Addresses, r.Law())
+		}
+		has[vm.Number] = vm
+	}
+	a.log.Info("an agent reports its VMs", "agent", ag.name, "host", ag.host, "vms", len(has))
+	a.setVMs(ag, has)
+}
+
+// setVMs makes has what an agent reports. The laws learn about each host whose VMs change.
+func (a *agents) setVMs(ag *agent, has map[law.VM]inventory.VM) {
+	changed := map[*agent]bool{ag: true}
+	for n := range ag.has {
+		if _, still := has[n]; !still {
+			if next := a.vms.remove(n, ag); next != nil {
+				changed[next] = true
+			}
+		}
+	}
+	ag.has = has
+	for n := range has {
+		if a.vms.add(n, ag); a.vms.of(n) != ag {
+			a.refuse(ag, "vm", fmt.Sprintf("agent %s has VM %d; this agent has it as soon as the other does not", a.vms.of(n).name, n))
+		}
+	}
+	clear(a.addresses)
+	for n, all := range a.vms {
+		for _, p := range all[0].has[n].Addresses {
+			if p.IsSingleIP() {
+				a.addresses[p.Addr()] = n
+			}
+		}
+	}
+	for _, of := range a.inOrder(changed) {
+		if of.host != 0 {
+			a.core.step(a.hostOf(of))
+		}
+	}
+}
+
+// hostOf returns the event about a host and the VMs that it may have, sorted.
+func (a *agents) hostOf(ag *agent) *inventory.Host {
+	h := &inventory.Host{At: ag.host}
+	for _, n := range sortedKeys(ag.has) {
+		if a.vms.of(n) == ag {
+			h.VMs = append(h.VMs, ag.has[n])
+		}
+	}
+	return h
+}
+
+// look ends agents that are silent.
+func (a *agents) look(now time.Duration) {
+	a.looked = now
+	silent := map[*agent]bool{}
+	for _, ag := range a.known {
+		if now-ag.heard > agentSilence {
+			silent[ag] = true
+		}
+	}
+	for _, ag := range a.inOrder(silent) {
+		a.log.Warn("an agent is silent: its switch, host and VMs are forgotten until it reports again", "agent", ag.name, "silent", now-ag.heard)
+		a.leave(ag)
+	}
+}
+
+func (a *agents) leave(ag *agent) {
+	delete(a.known, ag.name)
+	delete(a.orders, ag)
+	if ag.host != 0 {
+		mine := a.hosts.of(ag.host) == ag
+		a.hosts.remove(ag.host, ag)
+		host := ag.host
+		ag.host = 0 // no event about its VMs
+		a.setVMs(ag, map[law.VM]inventory.VM{})
+		if mine {
+			a.core.step(&inventory.HostLeft{At: host})
+		}
+	}
+	if ag.sw != 0 {
+		mine := a.switches.of(ag.sw) == ag
+		a.switches.remove(ag.sw, ag)
+		if mine {
+			a.core.step(&inventory.SwitchLeft{At: ag.sw})
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"weir/bus"
+	"weir/bus/weirv1"
+	"weir/law"
+)
+
+// ownersMax is how many laws can grant: hosts have as many owners (datapath/host).
+const ownersMax = 8
+
+// Results of a grant.
+const (
+	grantSent    = "sent"
+	grantNowhere = "nowhere"  // no agent has the VM
+	grantOther   = "not_held" // another controller commands the agent
+	grantFailed  = "failed"   // it could not be sent: there is no connection, or the bus does not take it
+)
+
+// grant queues a grant for the agent that has its VM. A grant for a flow without a VM is for the VM with the flow's source
+// address.
+func (a *agents) grant(owner law.Owner, g law.Grant) {
+	if g.Key.VM == 0 && g.Key.Flow.Src.IsValid() {
+		g.Key.VM = a.addresses[g.Key.Flow.Src.Addr()]
+	}
+	to := a.vms.of(g.Key.VM)
+	if to == nil {
+		a.results[grantNowhere]++
+		return
+	}
+	g.Owner = owner
+	a.orders[to] = append(a.orders[to], g)
+}
+
+// send sends the grants of a step, one command or a few for each agent. A command answers the agent's last message, so the
+// agent refuses it if it is late.
+func (a *agents) send() {
+	for to, all := range a.orders {
+		for part := range slices.Chunk(all, weirv1.MaxGrants) {
+			err := a.bus.Command(to.name, to.origin, part)
+			result := grantSent
+			if errors.Is(err, bus.ErrNotHeld) {
+				result = grantOther
+			} else if err != nil {
+				result = grantFailed
+				if n := a.results[grantFailed] + 1; n&(n-1) == 0 {
+					a.log.Warn("grants cannot be sent", "agent", to.name, "error", err, "times", n)
+				}
+			}
+			a.results[result] += uint64(len(part))
+		}
+		clear(all)
+		a.orders[to] = all[:0]
+	}
+	clear(a.orders)
+}
+
+// inOrder returns agents sorted by name, so that the same events have the same order in each run.
+func (a *agents) inOrder(set map[*agent]bool) []*agent {
+	return slices.SortedFunc(maps.Keys(set), func(x, y *agent) int { return cmp.Compare(x.name, y.name) })
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"weir/bus"
+	"weir/bus/pki"
+	"weir/config"
+)
+
+// fileBus is the key `bus` of a file: how the controller reaches agents.
+type fileBus struct {
+	Listen     string   `json:"listen,omitempty" jsonschema_description:"run the bus in this process, on this address and port (the controller is then the only one with its generation file). Either this or urls"`
+	ServerKeys string   `json:"server_keys,omitempty" jsonschema_description:"with listen: directory of the bus's certificate, made by weir bus enrol bus/NAME"`
+	Store      string   `json:"store,omitempty" jsonschema_description:"with listen: directory of what the bus stores (default: next to the generation file)"`
+	URLs       []string `json:"urls,omitempty" jsonschema:"maxItems=64" jsonschema_description:"tls://ADDRESS:PORT of each server of an external bus. Several controllers then share the agents"`
+	Replicas   int      `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=5" jsonschema_description:"with urls: copies of the leases in the cluster (default: 1)"`
+	Keys       string   `json:"keys" jsonschema:"required" jsonschema_description:"directory of the controller's certificate, made by weir bus enrol controller/NAME"`
+	Buckets    int      `json:"buckets,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"parts into which agents are divided; all controllers and agents have the same number (default: 16)"`
+}
+
+const defaultBuckets = 16
+
+// Bus is how a controller reaches agents.
+type Bus struct {
+	Listen     string // "": an external bus
+	ServerKeys string
+	Store      string
+	URLs       []string
+	Replicas   int
+	Keys       string
+	Buckets    int
+}
+
+func checkBus(c *config.Checker, f *File) {
+	b := f.Bus
+	if b == nil {
+		return
+	}
+	fail := func(key, says, do string) { c.Fail([]string{"bus", key}, says, do) }
+	switch {
+	case b.Listen == "" && len(b.URLs) == 0:
+		c.Fail([]string{"bus"}, "neither listen nor urls is given", "listen: 127.0.0.1:4222 runs the bus in this process")
+	case b.Listen != "" && len(b.URLs) > 0:
+		fail("urls", "listen is given, too", "listen for a bus in this process, urls for an external one")
+	case b.Listen != "" && b.ServerKeys == "":
+		fail("listen", "the bus needs a certificate of its own", "server_keys: the directory made by weir bus enrol bus/NAME --address ADDRESS")
+	}
+	for _, u := range b.URLs {
+		if !strings.HasPrefix(u, "tls://") {
+			fail("urls", fmt.Sprintf("%q is no address of the bus", config.Clip(u)), "such as tls://10.0.0.5:4222")
+		}
+	}
+	for key, dir := range map[string]string{"keys": b.Keys, "server_keys": b.ServerKeys} {
+		if _, err := keysIn(dir); dir != "" && err != nil {
+			fail(key, err.Error(), "")
+		}
+	}
+	if len(f.Laws) > ownersMax {
+		c.Fail([]string{"laws"}, fmt.Sprintf("%d laws", len(f.Laws)), fmt.Sprintf("at most %d with a bus: hosts tell as many apart", ownersMax))
+	}
+}
+
+// keysIn returns the files of the identity in a directory that `weir bus enrol` made: it has one certificate in addition to that of the CA.
+func keysIn(dir string) (pki.Files, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "*.pem"))
+	if err != nil {
+		return pki.Files{}, err
+	}
+	var names []string
+	for _, f := range found {
+		if name := strings.TrimSuffix(filepath.Base(f), ".pem"); name != "ca" {
+			names = append(names, name)
+		}
+	}
+	if len(names) != 1 {
+		return pki.Files{}, fmt.Errorf("%s has %d certificates besides ca.pem, want one: make the directory with weir bus enrol", dir, len(names))
+	}
+	return pki.In(dir, names[0]), nil
+}
+
+func (b *fileBus) config(generation string) *Bus {
+	if b == nil {
+		return nil
+	}
+	out := Bus(*b)
+	if out.Buckets == 0 {
+		out.Buckets = defaultBuckets
+	}
+	if out.Replicas == 0 {
+		out.Replicas = 1
+	}
+	if out.Store == "" {
+		out.Store = generation + ".bus"
+	}
+	return &out
+}
+
+// busLink is a term's connection to agents: the controller's end of the bus, and with Listen the bus itself.
+type busLink struct {
+	server *bus.Server // nil: external
+	runner *bus.Runner
+	stop   chan struct{}
+}
+
+// connect begins the connection to agents. Their reports go to a.
+func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, error) {
+	keys, err := keysIn(b.Keys)
+	if err != nil {
+		return nil, err
+	}
+	l := &busLink{stop: make(chan struct{})}
+	urls := b.URLs
+	if b.Listen != "" {
+		own, err := keysIn(b.ServerKeys)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(b.Store, 0o700); err != nil {
+			return nil, fmt.Errorf("store of the bus: %w", err)
+		}
+		if l.server, err = bus.StartServer(bus.ServerConfig{Listen: b.Listen, Files: own, Store: b.Store, Log: log}); err != nil {
+			return nil, err
+		}
+		urls = []string{l.server.URL()}
+		log.Info("the bus listens", "url", urls[0])
+	}
+	l.runner, err = bus.NewRunner(bus.RunnerConfig{
+		Client: bus.ClientConfig{URLs: urls, Files: keys, Log: log}, Buckets: b.Buckets, Term: bus.TermFile{Path: generation + ".term"},
+		Alone: b.Listen != "", Replicas: b.Replicas, Changed: func(int, uint64, bool) {}, Events: a.arrived,
+	})
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	a.bus, a.link = l.runner, l
+	go func() { // telemetry wakes the laws
+		for {
+			select {
+			case <-l.runner.Control().Inbox().Telemetry():
+				a.core.turns.nudge()
+			case <-l.stop:
+				return
+			}
+		}
+	}()
+	return l, nil
+}
+
+func (l *busLink) close() {
+	close(l.stop)
+	if l.runner != nil {
+		l.runner.Close()
+	}
+	if l.server != nil {
+		l.server.Close()
+	}
+}
+
+// BusStatus is the state of a controller's connection to agents.
+type BusStatus struct {
+	Connected bool              `json:"connected"`
+	Listens   string            `json:"listens,omitempty"` // URL of the bus in this process
+	Agents    []AgentStatus     `json:"agents"`
+	Grants    map[string]uint64 `json:"grants"`    // of laws, by what became of them: sent, nowhere, not_held, failed
+	Dropped   map[string]uint64 `json:"dropped"`   // messages of agents, by reason; replaced: by a newer report
+	NoEffect  map[string]uint64 `json:"no_effect"` // messages that named a switch, host or VM of another agent, by reason
+	Refused   map[string]uint64 `json:"refused"`   // connections to the bus in this process, by reason
+}
+
+// AgentStatus is what a controller knows of an agent.
+type AgentStatus struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Switch   string `json:"switch,omitempty"`
+	Host     uint32 `json:"host,omitempty"`
+	Ports    int    `json:"ports"`
+	VMs      int    `json:"vms"`
+	HeardMs  int64  `json:"heard_ms"` // ago
+	Term     uint64 `json:"term"`     // 0: another controller commands it
+	Commands bool   `json:"commands"` // by this controller
+}
+
+func (a *agents) status() *BusStatus {
+	if a == nil {
+		return nil
+	}
+	control := a.bus.Control()
+	s := &BusStatus{
+		Connected: control.Conn().Connected(), Agents: []AgentStatus{}, Grants: map[string]uint64{}, Dropped: control.Inbox().Counts(),
+		NoEffect: map[string]uint64{}, Refused: map[string]uint64{},
+	}
+	if a.link.server != nil {
+		s.Listens, s.Refused = a.link.server.URL(), a.link.server.Counts()
+	}
+	for k, n := range a.results {
+		s.Grants[k] = n
+	}
+	for k, n := range a.refused {
+		s.NoEffect[k] = n
+	}
+	a.mail.mu.Lock()
+	if s.Dropped == nil {
+		s.Dropped = map[string]uint64{}
+	}
+	s.Dropped["queue"] += a.mail.dropped
+	a.mail.mu.Unlock()
+	now := a.core.now()
+	for _, name := range sortedKeys(a.known) {
+		ag := a.known[name]
+		st := AgentStatus{
+			Name: name, Version: ag.version, Host: uint32(ag.host), Ports: len(ag.ports), VMs: len(ag.has), HeardMs: (now - ag.heard).Milliseconds(),
+		}
+		if ag.sw != 0 {
+			st.Switch = ag.sw.String()
+		}
+		st.Term, st.Commands = a.bus.Holds(name)
+		s.Agents = append(s.Agents, st)
+	}
+	return s
+}
