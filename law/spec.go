@@ -32,6 +32,8 @@ type Spec struct {
 	// the law from working as it should: sentences without numbers, so that they are equal for all runs. nil: the law
 	// counts nothing.
 	Report func(t Tally) (totals []Value, trouble []string)
+	// Interval returns, from the parameters, how often switches report to the law. nil: it is at no controller, or needs no reports.
+	Interval func(params any) Duration
 	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions.
 	New func(site Site, params any, topo *Topology) (Law, error)
 }

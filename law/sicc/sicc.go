@@ -2,7 +2,22 @@
 // 1.5).
 package sicc
 
-import "weir/law"
+import (
+	"errors"
+
+	"weir/law"
+)
+
+// Values of Params.OffRule, Arrivals and Model.
+const (
+	OffOr           = "or"
+	OffAnd          = "and"
+	OffQueue        = "queue"
+	ArrivalsSYN     = "syn"
+	ArrivalsActive  = "active"
+	ModelController = "controller"
+	ModelQueueNS2   = "queue"
+)
 
 // Params configures sicc: the controller and its hypervisor part, SPEC 1.4 and 1.5.
 type Params struct {
@@ -11,7 +26,8 @@ type Params struct {
 	OnFraction    float64      `json:"on_fraction" jsonschema:"exclusiveMinimum=0,maximum=4" jsonschema_description:"incast begins when the predicted queue reaches this fraction of the buffer (alpha2)"`
 	MouseDuration law.Duration `json:"mouse_duration" above:"0" jsonschema_description:"mean mouse duration (DM): incast ends after it"`
 	MinHold       law.Duration `json:"min_hold" jsonschema_description:"incast lasts at least this long"`
-	OffRule       string       `json:"off_rule" jsonschema:"enum=or,enum=and" jsonschema_description:"SI-3: DM elapsed or queue low (prose, code), or both (as printed)"`
+	OffRule       string       `json:"off_rule" jsonschema:"enum=or,enum=and,enum=queue" jsonschema_description:"SI-3: DM elapsed or queue low (prose, code), both (as printed), or queue low alone (ns-2)"`
+	Arrivals      string       `json:"arrivals" jsonschema:"enum=syn,enum=active" jsonschema_description:"flows that begin: SYNs (the paper), or also flows that were idle and send again"`
 	QueueWeight   float64      `json:"queue_weight" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest queue in its mean (3/4)"`
 	InitialWindow int          `json:"initial_window" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments a new flow is expected to send at once (TCP_ICWND)"`
 	Lease         law.Duration `json:"lease" above:"0" jsonschema_description:"SH-5: a clamp that is not renewed ends after it"`
@@ -22,9 +38,20 @@ type Params struct {
 // least duration of 4 ms and an initial window of 10 are the published code's (SPEC 1.4).
 func Default() *Params {
 	return &Params{
-		Interval: 1e6, OffFraction: 0.2, OnFraction: 1, MouseDuration: 15e6, MinHold: 4e6, OffRule: "or",
-		QueueWeight: 0.75, InitialWindow: 10, Lease: 1e9, Model: "controller",
+		Interval: 1e6, OffFraction: 0.2, OnFraction: 1, MouseDuration: 15e6, MinHold: 4e6, OffRule: OffOr, Arrivals: ArrivalsSYN,
+		QueueWeight: 0.75, InitialWindow: 10, Lease: 1e9, Model: ModelController,
 	}
+}
+
+// Check returns an error for parameters that cannot work together.
+func (p *Params) Check() error {
+	switch {
+	case p.Model == ModelQueueNS2:
+		return errors.New("model: queue is not built yet: use controller")
+	case p.OffRule != OffQueue && p.MinHold > p.MouseDuration:
+		return errors.New("min_hold is longer than mouse_duration, after which an incast ends: choose it shorter")
+	}
+	return nil
 }
 
 // Spec describes sicc.
@@ -32,5 +59,7 @@ func Spec() law.Spec {
 	return law.Spec{
 		Name: "sicc", Folder: "sicc", Title: "SICC (paper 003 and its longer reports)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
 		Sites: []law.Site{law.Controller, law.VMPort}, Signals: []law.Signal{law.Backlog, law.Arrivals}, Claims: []law.Resource{law.ReceiveWindow},
+		Interval: func(params any) law.Duration { return params.(*Params).Interval },
+		New:      func(_ law.Site, params any, _ *law.Topology) (law.Law, error) { return New(*params.(*Params)) },
 	}
 }

@@ -17,7 +17,7 @@ const (
 	MaxPairs = 64 // pairs of addresses that are listed
 )
 
-// Telemetry is what the ports of a switch counted since the reading before. Packets count as on the wire.
+// Telemetry is what the ports of a switch counted since the reading before. It comes after the Arrivals of the same reading. Packets count as on the wire.
 type Telemetry struct {
 	At    law.Switch
 	T     time.Duration // since the reading before

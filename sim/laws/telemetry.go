@@ -24,7 +24,7 @@ type TelemetryOptions struct {
 	VM func(network.NodeID) law.VM
 	// Address returns a host's address, for pairs.
 	Address func(network.NodeID) netip.Addr
-	// To takes the events, every period: *telemetry.Telemetry, and *telemetry.Arrivals if a law asks for arrivals. They are
+	// To takes the events, every period: *telemetry.Arrivals if a law asks for arrivals, then *telemetry.Telemetry. They are
 	// borrowed until it returns. It is a site's Event, or its Report to a controller.
 	To func(law.Event)
 }
@@ -206,10 +206,10 @@ func (t *Telemetry) Read(now event.Time) {
 		c.Drops = uint64(after.Tail.Packets - l.before.Tail.Packets)
 		l.before = after
 	}
-	t.o.To(&t.report)
 	if t.arrives {
 		t.o.To(&t.begun)
 	}
+	t.o.To(&t.report)
 	for _, l := range t.ports {
 		*l.counts = telemetry.Port{N: l.counts.N, Marks: telemetry.Marks{ByVM: l.counts.Marks.ByVM[:0]}}
 		*l.arrivals = telemetry.PortArrivals{N: l.arrivals.N, Pairs: l.arrivals.Pairs[:0]}

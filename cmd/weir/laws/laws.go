@@ -38,12 +38,17 @@ func list() []entry {
 		{static.Spec(), simlaws.Static, nil},
 		{acdc.Spec(), simlaws.ACDC, nil},
 		{fairq.Spec(), simlaws.FairQ, lab.FairQ},
-		{sicc.Spec(), nil, nil},
+		{sicc.Spec(), controlled(sicc.Spec()), nil},
 		{gcc.Spec(), nil, nil},
 		{hygenicc.Spec(), nil, nil},
 		{sed.Spec(), nil, nil},
 		{sed.RepairSpec(), nil, nil},
 	}
+}
+
+// controlled is the simulator's part of a law that runs at a controller.
+func controlled(s law.Spec) func() simlaws.Law {
+	return func() simlaws.Law { return simlaws.Controlled(s) }
 }
 
 // All returns the laws of this build by the names of experiment files.

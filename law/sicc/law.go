@@ -1,0 +1,277 @@
+package sicc
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"weir/law"
+	"weir/law/inventory"
+	"weir/law/telemetry"
+)
+
+// Limits of the tables. Further entries are not kept, so their flows are not limited.
+const (
+	maxPorts = 1 << 16
+	maxPairs = 1 << 18 // of all ports together
+)
+
+// least is the value of a grant: hosts raise it to the flow's segment and one byte (a window of exactly one segment waits for
+// delayed ACKs). So a host's own knowledge of MSS and scale replaces M and W of the paper (SI-8, SH-2).
+const least = 1
+
+// Law is Algorithm 1 at a controller. Make one with New.
+type Law struct {
+	p       Params
+	ports   map[law.Port]*port
+	order   []*port // as they were reported first
+	vms     map[netip.Addr]law.VM
+	ofHost  map[law.Host][]netip.Addr
+	pairs   int
+	counts  Counts
+	renewal time.Duration // of grants
+}
+
+// Counts is what the law did.
+type Counts struct {
+	On, Off  uint64 // incasts that began, that ended
+	Unknown  uint64 // pairs whose source is no known VM
+	TooMany  uint64 // ports and pairs over a limit
+	Lost     uint64 // pairs that arrived and were not listed
+	Reported uint64 // readings of ports
+}
+
+// port is the state of a port of a switch.
+type port struct {
+	at     law.Port
+	buffer uint64  // B, bytes; 0: not known, and there is no incast
+	queue  uint64  // q, bytes
+	mean   float64 // Q, bytes
+	opened int64   // beta: flows that began minus flows that ended, in this interval
+
+	on      bool
+	since   time.Duration // when on was set (SI-2)
+	renewed time.Duration // when the grants were sent last
+	pairs   []pair        // through the port, in the order in which they came first
+	known   map[pair]bool
+}
+
+// pair is the VM that sends data through a port, and where to.
+type pair struct {
+	vm   law.VM
+	peer netip.Addr
+}
+
+// New returns the law. The error says which parameter is wrong.
+func New(p Params) (*Law, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	return &Law{
+		p: p, ports: map[law.Port]*port{}, vms: map[netip.Addr]law.VM{}, ofHost: map[law.Host][]netip.Addr{}, renewal: time.Duration(p.Lease) / 3,
+	}, nil
+}
+
+// Wake asks for no ticks: readings come every interval.
+func (l *Law) Wake() time.Duration { return 0 }
+
+// Counts returns what the law did so far.
+func (l *Law) Counts() Counts { return l.counts }
+
+// Step takes one event. Arrivals of an interval must come before its Telemetry, which decides.
+func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
+	switch e := e.(type) {
+	case *inventory.Switch:
+		for _, p := range e.Ports {
+			if at := l.port(law.Port{Switch: e.At, N: p.N}); at != nil {
+				at.buffer = p.BufferBytes
+			}
+		}
+	case *inventory.Host:
+		l.setHost(e.At, e.VMs)
+	case *inventory.HostLeft:
+		l.setHost(e.At, nil)
+	case *inventory.SwitchLeft:
+		l.forget(e.At)
+	case *telemetry.Arrivals:
+		for i := range e.Ports {
+			out = l.arrive(law.Port{Switch: e.At, N: e.Ports[i].N}, &e.Ports[i], out)
+		}
+	case *telemetry.Telemetry:
+		for i := range e.Ports {
+			if at := l.port(law.Port{Switch: e.At, N: e.Ports[i].N}); at != nil {
+				out = l.decide(now, at, &e.Ports[i], out)
+			}
+		}
+		out = l.quiet(now, e, out)
+	}
+	return out
+}
+
+// decide is the part of Algorithm 1 that runs each interval for each port (SPEC 1.4).
+func (l *Law) decide(now time.Duration, at *port, r *telemetry.Port, out []law.Action) []law.Action {
+	l.counts.Reported++
+	at.queue = r.BacklogBytes
+	at.mean += l.p.QueueWeight * (float64(at.queue) - at.mean) // SI-1
+	opened := max(at.opened, 0)
+	at.opened = 0
+	predicted := float64(opened)*float64(l.p.InitialWindow)*segmentBytes + at.mean // gamma, SI-5
+	switch {
+	case at.on && l.ends(now, at):
+		at.on = false
+		l.counts.Off++
+		out = l.grant(at, 0, out)
+	case at.on && now-at.renewed >= l.renewal: // SH-5: a limit is a lease
+		out = l.grantAll(now, at, out)
+	}
+	// SI-4: once per incast. SI-7: the mean queue begins an incast, and the queue ends it.
+	if !at.on && opened > 0 && at.buffer > 0 && predicted >= l.p.OnFraction*float64(at.buffer) {
+		at.on, at.since = true, now
+		l.counts.On++
+		out = l.grantAll(now, at, out)
+	}
+	return out
+}
+
+// segmentBytes is the segment that the prediction assumes: hosts know the MSS of a connection, the controller does not.
+const segmentBytes = 1460
+
+// ends reports whether an incast is over: SI-3, after the least hold.
+func (l *Law) ends(now time.Duration, at *port) bool {
+	lasted := now - at.since
+	old, low := lasted >= time.Duration(l.p.MouseDuration), float64(at.queue) <= l.p.OffFraction*float64(at.buffer)
+	switch {
+	case lasted < time.Duration(l.p.MinHold):
+		return false
+	case l.p.OffRule == OffAnd:
+		return old && low
+	case l.p.OffRule == OffQueue:
+		return low
+	}
+	return old || low
+}
+
+// arrive counts the flows that began and ended at a port, and remembers who sends through it. A pair that begins during an
+// incast is limited at once.
+func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action) []law.Action {
+	at := l.port(where)
+	if at == nil {
+		return out
+	}
+	began, ended := a.Counts.SYN+a.Counts.SYNACK, a.Counts.FIN
+	kinds := telemetry.SYN | telemetry.SYNACK
+	if l.p.Arrivals == ArrivalsActive {
+		began += a.Counts.Resume
+		kinds |= telemetry.Resume | telemetry.Found
+	}
+	at.opened += int64(min(began, 1<<32)) - int64(min(ended, 1<<32))
+	l.counts.Lost += a.Rest
+	for _, p := range a.Pairs {
+		if p.Kinds&kinds == 0 {
+			continue
+		}
+		vm := l.vms[p.Source]
+		if vm == 0 {
+			l.counts.Unknown++
+			continue
+		}
+		k := pair{vm, p.Destination}
+		if at.known[k] {
+			continue
+		}
+		if l.pairs >= maxPairs {
+			l.counts.TooMany++
+			continue
+		}
+		l.pairs++
+		at.known[k] = true
+		at.pairs = append(at.pairs, k)
+		if at.on {
+			out = append(out, l.limit(k, l.p.Lease))
+		}
+	}
+	return out
+}
+
+// quiet decides about ports with an incast that a reading leaves out: nothing waits there.
+func (l *Law) quiet(now time.Duration, e *telemetry.Telemetry, out []law.Action) []law.Action {
+	for _, at := range l.order {
+		if at.at.Switch != e.At || !at.on && at.opened == 0 && at.mean < 1 {
+			continue
+		}
+		listed := slices.ContainsFunc(e.Ports, func(p telemetry.Port) bool { return p.N == at.at.N })
+		if !listed {
+			out = l.decide(now, at, &telemetry.Port{N: at.at.N}, out)
+		}
+	}
+	return out
+}
+
+// grantAll limits every pair through a port until the lease ends.
+func (l *Law) grantAll(now time.Duration, at *port, out []law.Action) []law.Action {
+	at.renewed = now
+	return l.grant(at, l.p.Lease, out)
+}
+
+// grant sends all pairs through a port a limit with this lease; 0: they are released. A pair that another port still limits
+// keeps its limit.
+func (l *Law) grant(at *port, lease law.Duration, out []law.Action) []law.Action {
+	for _, k := range at.pairs {
+		if lease == 0 && l.limitedElsewhere(at, k) {
+			continue
+		}
+		out = append(out, l.limit(k, lease))
+	}
+	return out
+}
+
+func (l *Law) limit(k pair, lease law.Duration) law.Grant {
+	return law.Grant{Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: k.vm, Peer: k.peer}}, Value: least, Lease: time.Duration(lease)}
+}
+
+func (l *Law) limitedElsewhere(at *port, k pair) bool {
+	return slices.ContainsFunc(l.order, func(o *port) bool { return o != at && o.on && o.known[k] })
+}
+
+// port returns a port's state; nil: there are too many.
+func (l *Law) port(where law.Port) *port {
+	at := l.ports[where]
+	if at == nil {
+		if len(l.ports) >= maxPorts {
+			l.counts.TooMany++
+			return nil
+		}
+		at = &port{at: where, known: map[pair]bool{}}
+		l.ports[where] = at
+		l.order = append(l.order, at)
+	}
+	return at
+}
+
+// setHost replaces what a host's VMs may send from.
+func (l *Law) setHost(h law.Host, vms []inventory.VM) {
+	for _, a := range l.ofHost[h] {
+		delete(l.vms, a)
+	}
+	delete(l.ofHost, h)
+	for _, vm := range vms {
+		for _, p := range vm.Addresses {
+			if p.IsSingleIP() {
+				l.vms[p.Addr()] = vm.Number
+				l.ofHost[h] = append(l.ofHost[h], p.Addr())
+			}
+		}
+	}
+}
+
+// forget removes the ports of a switch. Limits that they set end with their leases.
+func (l *Law) forget(s law.Switch) {
+	l.order = slices.DeleteFunc(l.order, func(at *port) bool {
+		if at.at.Switch != s {
+			return false
+		}
+		l.pairs -= len(at.pairs)
+		delete(l.ports, at.at)
+		return true
+	})
+}

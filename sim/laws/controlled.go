@@ -1,0 +1,169 @@
+//go:build cgo
+
+package laws
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/law/inventory"
+	"weir/sim/control"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// Controlled returns, in the simulator, a law that runs at a controller. Switches report to it each interval, and hosts carry out
+// its grants. The messages have the delay, jitter and loss of the file. Each host of the network is a VM on a host of its own.
+func Controlled(spec law.Spec) Law {
+	newLaw := func(r *experiment.Run, name string) (law.Law, law.Duration, error) {
+		params := pointer(r.Params[name])
+		l, err := spec.New(law.Controller, params, &law.Topology{RTT: r.Config.RTT})
+		if err != nil {
+			return nil, 0, fmt.Errorf("law %s: %w", name, err)
+		}
+		every := law.Duration(0)
+		if spec.Interval != nil {
+			every = spec.Interval(params)
+		}
+		return l, every, nil
+	}
+	return inC(Law{
+		Check: func(r *experiment.Run, name string) error {
+			_, _, err := newLaw(r, name)
+			return err
+		},
+		Put: func(n *network.Network, r *experiment.Run, name string) (Attached, error) {
+			l, every, err := newLaw(r, name)
+			if err != nil {
+				return nil, err
+			}
+			c := &controlled{net: n, spec: &spec, sites: map[law.VM]*control.Site{}}
+			return c, c.put(r, name, l, every)
+		},
+	})
+}
+
+// pointer returns a pointer to a copy of a struct.
+func pointer(params any) any {
+	p := reflect.New(reflect.TypeOf(params))
+	p.Elem().Set(reflect.ValueOf(params))
+	return p.Interface()
+}
+
+const (
+	heartbeatEvery = event.Time(250e6) // an agent's heartbeat for the owners of grants, ns
+	idleAfter      = law.Duration(20e6)
+	// Sizes of messages, in bytes: a report's head and each port of it, about those on the bus.
+	reportBytes, portBytes = 60, 40
+)
+
+// controlled is a controller's law, the switches that report to it, and the hosts.
+type controlled struct {
+	Quiet
+	net        *network.Network
+	spec       *law.Spec
+	messenger  *control.Messenger
+	controller *control.Site
+	sites      map[law.VM]*control.Site
+	hosts      *Hosts
+	telemetry  []*Telemetry
+	heartbeat  event.Event
+}
+
+// vmOf returns the VM that a host of the network is.
+func vmOf(host network.NodeID) law.VM { return law.VM(host + 1) }
+
+func (c *controlled) put(r *experiment.Run, name string, l law.Law, every law.Duration) (err error) {
+	if c.messenger, err = NewMessenger(c.net, r, name); err != nil {
+		return err
+	}
+	c.hosts = NewHosts(c.net)
+	var inventories []law.Event
+	for i, node := range r.Config.Graph.Nodes {
+		id := network.NodeID(i)
+		if node.Kind != experiment.Guest {
+			continue
+		}
+		enforcer, err := c.hosts.AddVM(vmOf(id), id)
+		if err != nil {
+			return fmt.Errorf("law %s: %w", name, err)
+		}
+		if c.sites[vmOf(id)], err = c.messenger.Add(control.SiteOptions{Name: node.Name, Enforcer: enforcer}); err != nil {
+			return err
+		}
+		vm := inventory.VM{Number: vmOf(id), Addresses: []netip.Prefix{netip.PrefixFrom(HostAddress(id), 32)}}
+		inventories = append(inventories, &inventory.Host{At: law.Host(id + 1), VMs: []inventory.VM{vm}})
+	}
+	if c.controller, err = c.messenger.Add(control.SiteOptions{Name: "controller of " + name, Law: l, Route: c.route}); err != nil {
+		return err
+	}
+	for i, at := range r.At {
+		ports := c.net.SwitchPorts([]string{at})
+		site, err := c.messenger.Add(control.SiteOptions{Name: at})
+		if err != nil {
+			return err
+		}
+		number := law.Switch(i + 1)
+		has := &inventory.Switch{At: number}
+		for _, p := range ports {
+			has.Ports = append(has.Ports, inventory.Port{N: uint32(p.ID), Name: p.Name, Rate: p.Rate, BufferBytes: uint64(p.Buffer.Bytes())})
+		}
+		inventories = append(inventories, has)
+		if every == 0 {
+			continue
+		}
+		size := reportBytes + portBytes*len(ports)
+		t, err := NewTelemetry(c.net.Queue, ports, TelemetryOptions{
+			At: number, Every: every, Idle: idleAfter, Signals: c.spec.Signals, VM: vmOf, Address: HostAddress,
+			To: func(e law.Event) { site.Report(c.controller, size, 0, e) },
+		})
+		if err != nil {
+			return fmt.Errorf("law %s: %w", name, err)
+		}
+		c.telemetry = append(c.telemetry, t)
+	}
+	for _, e := range inventories { // agents report them when they start, long before the traffic
+		c.controller.Event(e)
+	}
+	c.heartbeat.Init(c)
+	c.Happen(nil, c.net.Queue.Now())
+	return nil
+}
+
+// route sends a grant to the host of its VM.
+func (c *controlled) route(a law.Action, to []*control.Site) []*control.Site {
+	if g, ok := a.(law.Grant); ok && c.sites[g.Key.VM] != nil {
+		to = append(to, c.sites[g.Key.VM])
+	}
+	return to
+}
+
+// Happen is the agents' heartbeat: they live as long as the run.
+func (c *controlled) Happen(_ *event.Event, now event.Time) {
+	c.hosts.Heartbeat(0, now)
+	c.net.Queue.Set(&c.heartbeat, now+heartbeatEvery)
+}
+
+// Tally counts messages and grants. A law's Report names those that it shows.
+func (c *controlled) Tally() law.Tally {
+	m, h := c.messenger.Counts(), c.hosts.Counts()
+	t := law.Tally{
+		"messages": uint64(m.Sent), "messages_lost": uint64(m.Lost + m.Full), "grants": uint64(c.controller.Counts().Actions),
+		"acks_limited": h.Limited, "acks_unknown": h.Unknown,
+	}
+	if err := c.messenger.Err(); err != nil {
+		t["failed"] = 1
+	}
+	return t
+}
+
+// Close stops reports and heartbeats.
+func (c *controlled) Close() {
+	for _, t := range c.telemetry {
+		t.Close()
+	}
+	c.net.Queue.Stop(&c.heartbeat)
+}
