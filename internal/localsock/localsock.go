@@ -1,4 +1,4 @@
-// Package localsock makes the sockets by which commands of Weir reach a running switch or controller. They are files in a
+// Package localsock makes the sockets by which commands of Weir reach a running switch, controller or agent. They are files in a
 // directory that only their user can enter. An abstract Unix socket has no owner: any user of the network namespace could
 // take its name first, and keep the process from starting.
 package localsock
@@ -21,6 +21,7 @@ import (
 const (
 	Switch     = "switch"
 	Controller = "controller"
+	Agent      = "agent"
 )
 
 const (
@@ -245,8 +246,8 @@ func sweep(dir string) {
 		return // it only tidies up
 	}
 	for _, e := range entries {
-		ours := strings.HasPrefix(e.Name(), Switch+"-") || strings.HasPrefix(e.Name(), Controller+"-")
-		if !ours || !strings.HasSuffix(e.Name(), suffix) || e.Type() != fs.ModeSocket {
+		kind, _, _ := strings.Cut(e.Name(), "-")
+		if kind != Switch && kind != Controller && kind != Agent || !strings.HasSuffix(e.Name(), suffix) || e.Type() != fs.ModeSocket {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
