@@ -76,6 +76,9 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 // Conn returns the connection.
 func (a *Agent) Conn() *Conn { return a.conn }
 
+// Bucket returns the bucket of the agent.
+func (a *Agent) Bucket() uint32 { return a.bucket }
+
 // Close disconnects the agent.
 func (a *Agent) Close() { a.conn.Close() }
 

@@ -112,6 +112,30 @@ func dial(path string) (*net.UnixConn, error) {
 	return c, nil
 }
 
+// Names lists the processes of a kind, of this user, that run in the network namespace of the calling thread.
+func Names(kind string) (names []string, err error) {
+	dir, file, err := place(kind, "*")
+	if err != nil {
+		return nil, err
+	}
+	prefix, after, _ := strings.Cut(file, "*")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for processes of Weir: %w", err)
+	}
+	for _, e := range entries {
+		name, ours := strings.CutPrefix(e.Name(), prefix)
+		name, here := strings.CutSuffix(name, after)
+		if !ours || !here {
+			continue
+		}
+		if bound, err := boundTo(filepath.Join(dir, e.Name())); err == nil && bound {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // Tidy removes the socket files of this user's processes that are dead, and the directory if nothing is left in it.
 func Tidy() {
 	dir, err := directory(os.Geteuid(), os.Getenv)
