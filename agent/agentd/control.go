@@ -91,16 +91,22 @@ func (l ownUser) Accept() (net.Conn, error) {
 	}
 }
 
-// ReadStatus asks the agent of this name, in this network namespace.
-func ReadStatus(ctx context.Context, name string) (*Status, error) {
+// Within runs f on a thread in an agent's network namespace.
+type Within func(f func() error) error
+
+// Here is Within for an agent in the namespace of this process.
+func Here(f func() error) error { return f() }
+
+// ReadStatus asks the agent of this name.
+func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
 	var s Status
-	return &s, call(ctx, http.MethodGet, name, "/status", &s)
+	return &s, call(ctx, http.MethodGet, name, in, "/status", &s)
 }
 
-// Reload asks the agent of this name, in this network namespace, to read its file again, and waits for its answer.
-func Reload(ctx context.Context, name string) (*switchd.Answer, error) {
+// Reload asks the agent of this name to read its file again, and waits for its answer.
+func Reload(ctx context.Context, name string, in Within) (*switchd.Answer, error) {
 	var a switchd.Answer
-	return &a, call(ctx, http.MethodPost, name, "/reload", &a)
+	return &a, call(ctx, http.MethodPost, name, in, "/reload", &a)
 }
 
 // Names lists the agents that run in this network namespace.
@@ -108,8 +114,14 @@ func Names() ([]string, error) { return localsock.Names(localsock.Agent) }
 
 const answerBytes = 64 << 20 // of an agent with 4096 VMs
 
-func call(ctx context.Context, method, name, path string, answer any) error {
-	dial := func(context.Context, string, string) (net.Conn, error) { return localsock.Dial(localsock.Agent, name) }
+func call(ctx context.Context, method, name string, in Within, path string, answer any) error {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		var c *net.UnixConn
+		if err := in(func() (err error) { c, err = localsock.Dial(localsock.Agent, name); return err }); err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
 	client := &http.Client{Timeout: reloadMost, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 	q, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {

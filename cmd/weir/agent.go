@@ -111,7 +111,7 @@ The exit code is 0 if the file was applied, 1 if it was refused or no agent answ
 			if err != nil {
 				return err
 			}
-			a, err := agentd.Reload(cmd.Context(), name)
+			a, err := agentd.Reload(cmd.Context(), name, agentd.Here)
 			if err != nil {
 				return err
 			}
@@ -155,7 +155,7 @@ The exit code is 0 if all is well, 1 if something is not, or if no agent answers
 			if err != nil {
 				return err
 			}
-			s, err := agentd.ReadStatus(cmd.Context(), name)
+			s, err := agentd.ReadStatus(cmd.Context(), name, agentd.Here)
 			if err != nil {
 				return err
 			}
