@@ -2,7 +2,9 @@ package agentd_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,6 +28,7 @@ import (
 	"weir/bus"
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 	"weir/law"
 )
@@ -75,6 +78,7 @@ type machine struct {
 
 	ca     *pki.CA
 	server *bus.Server
+	at     string // its address
 	runner *bus.Runner
 
 	mu     sync.Mutex
@@ -155,15 +159,29 @@ func (m *machine) enrol(id string) pki.Files {
 	return pki.In(out, who.Name)
 }
 
-// startBus starts the bus, with a way to it from the hypervisor.
-func (m *machine) startBus() {
+// startServer starts the server of the bus, or starts it again.
+func (m *machine) startServer() {
 	m.t.Helper()
 	var err error
-	m.server, err = bus.StartServer(bus.ServerConfig{Listen: "127.0.0.1:0", Files: m.enrol("bus/b1"), Store: m.t.TempDir(), Log: m.logger("bus")})
+	m.server, err = bus.StartServer(bus.ServerConfig{Listen: cmp.Or(m.at, "127.0.0.1:0"), Files: m.enrol("bus/b1"), Store: m.t.TempDir(), Log: m.logger("bus")})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.t.Cleanup(m.server.Close)
+	m.at = strings.TrimPrefix(m.server.URL(), "tls://")
+	m.t.Cleanup(m.stopServer)
+}
+
+func (m *machine) stopServer() {
+	if m.server != nil {
+		m.server.Close()
+		m.server = nil
+	}
+}
+
+// startBus starts the bus, with a way to it from the hypervisor.
+func (m *machine) startBus() {
+	m.t.Helper()
+	m.startServer()
 	var l net.Listener
 	m.Host.Must(m.t, func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(m.t.Context(), "tcp", "127.0.0.1:4222")
@@ -183,7 +201,7 @@ func (m *machine) startBus() {
 
 func (m *machine) forward(near net.Conn) {
 	defer near.Close()
-	far, err := net.Dial("tcp", strings.TrimPrefix(m.server.URL(), "tls://"))
+	far, err := net.Dial("tcp", m.at)
 	if err != nil {
 		return
 	}
@@ -201,7 +219,7 @@ func (m *machine) startController() {
 	m.t.Helper()
 	var err error
 	m.runner, err = bus.NewRunner(bus.RunnerConfig{
-		Client:  bus.ClientConfig{URLs: []string{m.server.URL()}, Files: m.enrol("controller/c1"), Log: m.logger("controller")},
+		Client:  bus.ClientConfig{URLs: []string{"tls://" + m.at}, Files: m.enrol("controller/c1"), Log: m.logger("controller")},
 		Buckets: buckets, Term: bus.TermFile{Path: filepath.Join(m.dir, "term")}, Alone: true,
 		Events: func(agent string, e *weirv1.Events) {
 			if agent != agentName {
@@ -323,6 +341,22 @@ func (m *machine) start(file string, env ...string) *agent {
 	return a
 }
 
+// another starts a second agent, which must fail, and returns what it says.
+func (m *machine) another() string {
+	m.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fileVariable+"="+m.file)
+	var said []byte
+	m.Host.Must(m.t, func() error {
+		var err error
+		if said, err = cmd.CombinedOutput(); err == nil {
+			return errors.New("a second agent ran and ended")
+		}
+		return nil
+	})
+	return string(said)
+}
+
 // status reads the agent's status; nil: it does not answer.
 func (m *machine) status() *agentd.Status {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
@@ -378,4 +412,18 @@ func (a *agent) kill() {
 // window is a window grant for a VM and a peer.
 func window(vm law.VM, peer net.IP, bytes uint64) law.Grant {
 	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm, Peer: addr(peer)}}, Value: bytes, Lease: time.Second}
+}
+
+// inside is guest i's end of its device.
+func (m *machine) inside(i int) attach.PortRef {
+	m.t.Helper()
+	p := attach.PortRef{Name: "guest", Enter: m.Guests[i].Enter}
+	m.Guests[i].Must(m.t, func() error {
+		l, err := netlink.LinkByName("eth0")
+		if err == nil {
+			p.Ifindex = l.Attrs().Index
+		}
+		return err
+	})
+	return p
 }

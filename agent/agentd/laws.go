@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,7 +22,8 @@ type laws struct {
 	name   string // of the switch in the file
 	ending bool
 	done   chan struct{} // closed when run has ended
-	taken  bool          // another process takes over: no further attempt
+	asked  chan chan<- switchd.Answer
+	taken  bool // another process takes over: no further attempt
 }
 
 // lawsAgain is the time between two attempts to run the laws.
@@ -31,7 +33,7 @@ const lawsAgain = 10 * time.Second
 const takeOverLimit = 30 * time.Second
 
 func newLaws(file string, o *Options, log *slog.Logger) *laws {
-	return &laws{file: file, o: o, log: log, done: make(chan struct{})}
+	return &laws{file: file, o: o, log: log, done: make(chan struct{}), asked: make(chan chan<- switchd.Answer)}
 }
 
 // run runs the laws until ctx is done or end is called. An error ends neither the agent nor the attempts.
@@ -75,7 +77,7 @@ func (l *laws) once(ctx context.Context) error {
 	l.mu.Lock()
 	l.name, l.failed = c.Name, ""
 	l.mu.Unlock()
-	c.Options = switchd.Options{TakeOver: l.o.TakeOver, Wait: true, Version: l.o.Version, Log: l.log}
+	c.Options = switchd.Options{TakeOver: l.o.TakeOver, Wait: true, Version: l.o.Version, Log: l.log, Asked: l.asked}
 	return switchd.Run(ctx, c)
 }
 
@@ -88,6 +90,31 @@ func (l *laws) fail(why string) (taken bool) {
 	}
 	l.failed = why
 	return l.taken
+}
+
+// reload has the laws read their file again, if they run.
+func (l *laws) reload() ([]string, error) {
+	if _, err := l.o.Laws.Load(l.file); err != nil {
+		return nil, err
+	}
+	if _, failed := l.status(); failed != "" {
+		return nil, nil // they are tried again with the file of that time
+	}
+	answer := make(chan switchd.Answer, 1)
+	busy := time.NewTimer(takeOverLimit)
+	defer busy.Stop()
+	select {
+	case l.asked <- answer:
+	case <-l.done:
+		return nil, errors.New("the laws of the switch end")
+	case <-busy.C:
+		return nil, errors.New("the laws of the switch still begin, and read no file: try again")
+	}
+	a := <-answer // a reload ends
+	if a.Refused != "" {
+		return nil, errors.New(a.Refused)
+	}
+	return a.Changes, nil
 }
 
 // status returns the name of the switch, and why its laws do not run; "": they run.

@@ -155,21 +155,7 @@ func (a *agent) reloadLaws() ([]string, error) {
 	if a.laws == nil {
 		return nil, nil
 	}
-	c, err := a.cfg.Laws.Load(a.laws.file)
-	if err != nil {
-		return nil, err
-	}
-	if _, failed := a.laws.status(); failed != "" {
-		return nil, nil // they are tried again with the file of that time
-	}
-	answer, err := a.cfg.Laws.Reload(c.Name)
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.Refused != "":
-		return nil, errors.New(answer.Refused)
-	}
-	return answer.Changes, nil
+	return a.laws.reload()
 }
 
 func (a *agent) warn(err error) {

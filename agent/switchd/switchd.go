@@ -257,6 +257,10 @@ func (r *role) work(ctx context.Context, w *Watch, control *control) error {
 			ask <- r.reload()
 			readCanaries = readCanaries.again(r.canaryInterval())
 			continue
+		case ask := <-r.cfg.Asked:
+			ask <- r.reload()
+			readCanaries = readCanaries.again(r.canaryInterval())
+			continue
 		case <-pause:
 			pause, changed = nil, w.Changed()
 			continue
