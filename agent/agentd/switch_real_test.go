@@ -189,7 +189,14 @@ func TestFailOpen(t *testing.T) {
 	if e := m.newest(func(e *weirv1.Events) bool { return len(e.GetState().GetGrants()) > 0 }); e != nil {
 		t.Errorf("before the announcement: %v", e)
 	}
-	seen := m.newest(func(e *weirv1.Events) bool { return len(e.GetState().GetTerms()) > 0 }).GetState().GetTerms()[0]
+	var seen *weirv1.SeenTerm
+	testnet.Until(t, "the controller knows the term", func() bool {
+		e := m.newest(func(e *weirv1.Events) bool { return len(e.GetState().GetTerms()) > 0 })
+		if e != nil {
+			seen = e.GetState().GetTerms()[0]
+		}
+		return e != nil
+	})
 	announcement := &weirv1.Command{Bucket: seen.GetBucket(), Term: seen.GetTerm(), Controller: seen.GetController(), Sequence: 1 << 40}
 	if err := m.runner.Control().Command(agentName, announcement); err != nil {
 		t.Fatal(err)
