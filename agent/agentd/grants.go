@@ -49,10 +49,8 @@ func (g *grants) obey(h *host.Host, term uint64, age time.Duration, list []law.G
 		g.refuse(notOpen, uint64(len(list)), errors.New("this agent enforces nothing at present"))
 		return
 	}
-	most := max(leaseMax-age, 0)
 	for i := range list {
-		if list[i].Lease > most {
-			list[i].Lease = most
+		if capLease(&list[i], age) {
 			g.capped++
 		}
 		g.wake(h, list[i].Owner, term)
@@ -67,6 +65,17 @@ func (g *grants) obey(h *host.Host, term uint64, age time.Duration, list []law.G
 		}
 		g.refuse(why, 1, e)
 	}
+}
+
+// capLease shortens a lease that is too long, and reports whether it did. age is the time since the report that the command
+// answers.
+func capLease(g *law.Grant, age time.Duration) bool {
+	most := max(leaseMax-age, 0)
+	if g.Lease <= most {
+		return false
+	}
+	g.Lease = most
+	return true
 }
 
 // wake notes that an owner grants, and begins its heartbeats.

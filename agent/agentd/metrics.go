@@ -13,7 +13,7 @@ import (
 
 // serveMetrics serves the agent's figures to Prometheus.
 func (a *agent) serveMetrics() error {
-	x := &exporter{a: a}
+	x := &exporter{a: a, read: func(a *agent) *Status { return a.status(false) }}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(x)
 	a.metrics = metrics.New(metrics.Source{Gather: registry, Log: a.log, Health: x.health})
@@ -23,31 +23,32 @@ func (a *agent) serveMetrics() error {
 // exporter collects the metrics. Health is called after Collect, on the same goroutine.
 type exporter struct {
 	a    *agent
+	read func(*agent) *Status
 	last *Status
 }
 
-// Figure is a metric and its source.
-type Figure struct {
-	Name, Help string
-	Counter    bool
-	Label      string // the values of this label are those of the map; "": one value
+// figure is a metric and its source.
+type figure struct {
+	name, help string
+	counter    bool
+	label      string // the values of this label are those of the map; "": one value
 	of         func(*Status) (float64, bool)
 	all        func(*Status) map[string]uint64
 
 	desc *prometheus.Desc
 }
 
-func one(name, help string, counter bool, of func(*Status) (float64, bool)) Figure {
-	return Figure{Name: "weir_agent_" + name, Help: help, Counter: counter, of: of}
+func one(name, help string, counter bool, of func(*Status) (float64, bool)) figure {
+	return figure{name: "weir_agent_" + name, help: help, counter: counter, of: of}
 }
 
-func each(name, label, help string, all func(*Status) map[string]uint64) Figure {
-	return Figure{Name: "weir_agent_" + name, Help: help, Counter: true, Label: label, all: all}
+func each(name, label, help string, all func(*Status) map[string]uint64) figure {
+	return figure{name: "weir_agent_" + name, help: help, counter: true, label: label, all: all}
 }
 
-// Figures lists all metrics.
-var Figures = func() []Figure {
-	list := []Figure{
+// figures lists all metrics.
+var figures = func() []figure {
+	list := []figure{
 		one("connected", "1: connected to the bus.", false, func(s *Status) (float64, bool) { return truth(s.Bus.Connected), true }),
 		one("term", "Highest term seen.", false, func(s *Status) (float64, bool) { return float64(s.Bus.Term), true }),
 		each("commands_total", "result", "Commands of controllers: obeyed, or refused by reason.", func(s *Status) map[string]uint64 { return s.Bus.Commands }),
@@ -86,15 +87,15 @@ var Figures = func() []Figure {
 	}
 	for i := range list {
 		labels := []string{"agent"}
-		if list[i].Label != "" {
-			labels = append(labels, list[i].Label)
+		if list[i].label != "" {
+			labels = append(labels, list[i].label)
 		}
-		list[i].desc = prometheus.NewDesc(list[i].Name, list[i].Help, labels, nil)
+		list[i].desc = prometheus.NewDesc(list[i].name, list[i].help, labels, nil)
 	}
 	return list
 }()
 
-func ofHost(name, help string, counter bool, of func(*HostStatus) float64) Figure {
+func ofHost(name, help string, counter bool, of func(*HostStatus) float64) figure {
 	return one("host_"+name, help, counter, func(s *Status) (float64, bool) {
 		if s.Host == nil {
 			return 0, false
@@ -103,7 +104,7 @@ func ofHost(name, help string, counter bool, of func(*HostStatus) float64) Figur
 	})
 }
 
-func ofSwitch(name, help string, counter bool, of func(*SwitchStatus) float64) Figure {
+func ofSwitch(name, help string, counter bool, of func(*SwitchStatus) float64) figure {
 	return one("switch_"+name, help, counter, func(s *Status) (float64, bool) {
 		if s.Switch == nil {
 			return 0, false
@@ -154,8 +155,8 @@ func acks(s *Status) map[string]uint64 {
 
 // Describe sends the descriptions of all metrics.
 func (x *exporter) Describe(out chan<- *prometheus.Desc) {
-	for i := range Figures {
-		out <- Figures[i].desc
+	for i := range figures {
+		out <- figures[i].desc
 	}
 }
 
@@ -165,18 +166,18 @@ func (x *exporter) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var s *Status
-	if err := x.a.ask(ctx, func(a *agent) { s = a.status(false) }); err != nil {
-		out <- prometheus.NewInvalidMetric(Figures[0].desc, errors.New("the agent is busy or ends"))
+	if err := x.a.ask(ctx, func(a *agent) { s = x.read(a) }); err != nil {
+		out <- prometheus.NewInvalidMetric(figures[0].desc, errors.New("the agent is busy or ends"))
 		return
 	}
 	x.last = s
-	for i := range Figures {
-		f := &Figures[i]
+	for i := range figures {
+		f := &figures[i]
 		kind := prometheus.GaugeValue
-		if f.Counter {
+		if f.counter {
 			kind = prometheus.CounterValue
 		}
-		if f.Label != "" {
+		if f.label != "" {
 			counts := f.all(s)
 			for _, value := range sortedKeys(counts) {
 				out <- prometheus.MustNewConstMetric(f.desc, kind, float64(counts[value]), s.Name, value)

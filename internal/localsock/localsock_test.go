@@ -299,7 +299,7 @@ func TestUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	units, err := filepath.Glob("../../deploy/systemd/*.service")
-	if err != nil || len(units) != 3 {
+	if err != nil || len(units) != 4 {
 		t.Fatalf("%v, %v", units, err)
 	}
 	for _, unit := range units {
