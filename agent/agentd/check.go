@@ -74,7 +74,7 @@ func checkHost(c *config.Checker, h *fileHost) {
 func wrongRange(text string) string {
 	p, err := parseRange(text)
 	switch {
-	case err != nil || p.Addr().Zone() != "" || p.Addr().Is4In6():
+	case err != nil || p.Addr().Is4In6():
 		return fmt.Sprintf("%q is no address and no prefix", config.Clip(text))
 	case p != p.Masked():
 		return fmt.Sprintf("%v has bits beyond its length: %v is meant, or /%d", p, p.Masked(), p.Addr().BitLen())

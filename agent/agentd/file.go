@@ -219,7 +219,7 @@ var signals = map[string]law.Signal{"marks": law.Marks, "arrivals": law.Arrivals
 
 // parseRange reads an address or a prefix.
 func parseRange(text string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(text); err == nil {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	return netip.ParsePrefix(text)

@@ -50,14 +50,14 @@ type Port struct {
 	N uint32
 }
 
-// Telemetry is the program attached to some ports. Add and Remove may run beside the other methods, which must not run at the
-// same time.
+// Telemetry is the program attached to some ports. Read and Close must not run at the same time. All other methods may run while
+// another one does.
 type Telemetry struct {
 	config  Config
 	objects kernelMaps
 	spec    *ebpf.CollectionSpec
 
-	changes sync.Mutex // of ports; held for long
+	changes sync.Mutex // of ports and sources; held for long
 	mu      sync.Mutex // of what a reading uses; held briefly
 	ports   []*port
 	queues  []*queues // one for each network namespace
@@ -249,6 +249,8 @@ func (t *Telemetry) load(kernel *btf.Cache, id uint32) (*ebpf.Program, error) {
 // SetSource has the marks of packets with this source address counted for a VM. VM 0 removes the address. At most 16384
 // addresses can be set.
 func (t *Telemetry) SetSource(a netip.Addr, vm law.VM) error {
+	t.changes.Lock()
+	defer t.changes.Unlock()
 	key := addressKey(a)
 	if vm == 0 {
 		if err := t.objects.Sources.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
