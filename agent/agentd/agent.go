@@ -65,6 +65,7 @@ type agent struct {
 	control *http.Server // nil: an earlier process still has the socket
 	asked   chan request
 	events  counters
+	lived   time.Time // when systemd's watchdog was reset
 
 	stop    chan struct{} // ends the goroutines below
 	running sync.WaitGroup
@@ -102,13 +103,13 @@ func Run(ctx context.Context, c *Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.release()) }()
 	if c.Host != nil {
-		a.host = newHostRole(c.Host, filepath.Join(a.pins(), "host"), a.log)
+		a.host = newHostRole(c.Host, filepath.Join(a.pins(), "host"), a.log, a.alive)
 	}
 	if a.link, err = newLink(c, files, a.host, a.log); err != nil {
 		return err
 	}
 	if c.Switch != nil {
-		a.ports = newSwitchRole(c.Switch, a.log, a.link)
+		a.ports = newSwitchRole(c.Switch, a.log, a.link, a.alive)
 	}
 	if err := a.serveMetrics(); err != nil {
 		a.link.Close()
@@ -190,7 +191,7 @@ func (a *agent) work(ctx context.Context) (taken bool) {
 			pause, changed = time.After(lookAtMost), nil
 		case <-look.C:
 			a.listen()
-			a.notify(daemon.SdNotifyWatchdog)
+			a.alive()
 		}
 		a.follow()
 	}
@@ -227,6 +228,14 @@ func (a *agent) changed() {
 		i.ports = a.ports.inventory()
 	}
 	a.link.changed(i.ports, i.guests)
+}
+
+// alive resets systemd's watchdog. A call a second is enough.
+func (a *agent) alive() {
+	if now := time.Now(); now.Sub(a.lived) >= lookAtLeast/2 {
+		a.lived = now
+		a.notify(daemon.SdNotifyWatchdog)
+	}
 }
 
 // notify reports the state of the process to systemd, if it runs under it.

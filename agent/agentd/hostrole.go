@@ -23,6 +23,7 @@ type hostRole struct {
 	cfg   *Host
 	pin   string
 	log   *slog.Logger
+	alive func() // called while something long makes progress
 	again retry
 	added map[law.VM]addedVM // to h
 	wrong problems           // VMs that cannot be added
@@ -42,9 +43,9 @@ type addedVM struct {
 	ifindex int
 }
 
-func newHostRole(cfg *Host, pin string, log *slog.Logger) *hostRole {
+func newHostRole(cfg *Host, pin string, log *slog.Logger, alive func()) *hostRole {
 	log = log.With("host", cfg.Number)
-	return &hostRole{cfg: cfg, pin: pin, log: log, added: map[law.VM]addedVM{}, wrong: newProblems(log), why: "not begun", grants: newGrants(log)}
+	return &hostRole{cfg: cfg, pin: pin, log: log, alive: alive, added: map[law.VM]addedVM{}, wrong: newProblems(log), why: "not begun", grants: newGrants(log)}
 }
 
 // host returns the open host; nil: none, and why.
@@ -166,6 +167,7 @@ func (r *hostRole) apply(h *host.Host, list []VM, devices map[string]switchd.Dev
 		if now.ifindex == 0 || on && reflect.DeepEqual(was, now) {
 			continue
 		}
+		r.alive()
 		err := h.AddVM(host.VM{Number: v.Number, Port: attach.PortRef{Name: v.Port, Ifindex: now.ifindex}, MAC: v.MAC, Addresses: v.Addresses})
 		if err != nil {
 			note(v.Number, err.Error())
@@ -183,7 +185,8 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 	h, _ := r.host()
 	if h != nil {
 		var errs []error
-		for who, why := range r.apply(h, next.VMs, devices) {
+		wrong := r.apply(h, next.VMs, devices)
+		for who, why := range wrong {
 			if r.wrong.of(who) != why && !isMissing(who, next, devices) { // what was wrong before may stay so
 				errs = append(errs, fmt.Errorf("%s: %s", who, why))
 			}
@@ -194,6 +197,7 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 			}
 			return nil, err
 		}
+		r.wrong.report(wrong)
 	}
 	r.cfg = next
 	return differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v }), nil

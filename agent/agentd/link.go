@@ -40,6 +40,7 @@ type link struct {
 	whole atomic.Bool // everything is to be sent
 	fresh atomic.Bool // the inventory is to be sent
 	lost  atomic.Uint64
+	stray atomic.Uint64 // grants for an agent without the role host
 
 	mu     sync.Mutex
 	parts  map[bool][]*weirv1.Inventory // by whether it is the host's
@@ -104,9 +105,11 @@ func (l *link) poke() {
 
 // obey passes grants on. The fence has accepted the command.
 func (l *link) obey(c *weirv1.Command, grants []law.Grant) {
-	if l.host != nil {
-		l.host.obey(c.GetTerm(), clock()-time.Duration(c.GetEchoNs()), grants)
+	if l.host == nil {
+		l.stray.Add(uint64(len(grants)))
+		return
 	}
+	l.host.obey(c.GetTerm(), clock()-time.Duration(c.GetEchoNs()), grants)
 }
 
 // changed sends the inventory if it is another than before.

@@ -38,6 +38,7 @@ type BusStatus struct {
 	Lost       uint64            `json:"lost"`                 // messages with state or inventory that the bus did not take
 	Refused    uint64            `json:"subjects_refused"`     // by the bus
 	Dropped    uint64            `json:"overruns"`             // times that commands came faster than they were carried out
+	Stray      uint64            `json:"grants_without_host"`  // that came although this agent has no role host
 }
 
 // HostStatus is the state of the role host.
@@ -150,7 +151,7 @@ func (a *agent) status(grants bool) *Status {
 func (l *link) status(urls []string) BusStatus {
 	s := BusStatus{
 		Connected: l.Conn().Connected(), URLs: urls, Bucket: l.Bucket(), Commands: l.Counts(), Lost: l.lost.Load(),
-		Refused: l.Conn().Refused(), Dropped: l.Conn().Dropped(),
+		Refused: l.Conn().Refused(), Dropped: l.Conn().Dropped(), Stray: l.stray.Load(),
 	}
 	for _, t := range l.State("").GetTerms() {
 		s.Term, s.Controller = t.GetTerm(), t.GetController().GetName()

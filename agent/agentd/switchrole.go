@@ -23,6 +23,8 @@ import (
 type switchRole struct {
 	cfg      *Switch
 	log      *slog.Logger
+	alive    func() // called while something long makes progress
+	room     int    // of t, in ports
 	again    retry
 	attached map[uint32]attachedPort   // by number
 	sources  map[netip.Addr]law.VM     // that t has
@@ -44,10 +46,10 @@ type attachedPort struct {
 // spare is room for ports that a reload adds.
 const spare = 64
 
-func newSwitchRole(cfg *Switch, log *slog.Logger, send sender) *switchRole {
+func newSwitchRole(cfg *Switch, log *slog.Logger, send sender, alive func()) *switchRole {
 	log = log.With("number", cfg.Number)
 	r := &switchRole{
-		cfg: cfg, log: log, attached: map[uint32]attachedPort{}, sources: map[netip.Addr]law.VM{}, wrong: newProblems(log),
+		cfg: cfg, log: log, alive: alive, attached: map[uint32]attachedPort{}, sources: map[netip.Addr]law.VM{}, wrong: newProblems(log),
 		failed: "not begun",
 	}
 	r.reads = newReadings(send, log, cfg.Interval)
@@ -73,7 +75,8 @@ func (r *switchRole) begin() bool {
 	if !r.again.due() {
 		return false
 	}
-	t, err := open(r.cfg, len(r.cfg.Ports))
+	room := len(r.cfg.Ports) + spare
+	t, err := open(r.cfg, room)
 	if err != nil {
 		r.again.failed()
 		if why := remedy(err); r.failed != why {
@@ -83,22 +86,22 @@ func (r *switchRole) begin() bool {
 		return false
 	}
 	r.again, r.failed = retry{}, ""
-	r.replace(t)
+	r.replace(t, room)
 	return true
 }
 
-// open makes tables with room for so many ports and some more.
-func open(cfg *Switch, ports int) (*telemetry.Telemetry, error) {
-	return telemetry.Attach(nil, telemetry.Config{Switch: cfg.Number, Idle: cfg.Idle, Signals: cfg.Signals, Room: ports + spare})
+// open makes tables with room for so many ports.
+func open(cfg *Switch, room int) (*telemetry.Telemetry, error) {
+	return telemetry.Attach(nil, telemetry.Config{Switch: cfg.Number, Idle: cfg.Idle, Signals: cfg.Signals, Room: room})
 }
 
 // replace continues with other tables, without ports yet.
-func (r *switchRole) replace(t *telemetry.Telemetry) {
+func (r *switchRole) replace(t *telemetry.Telemetry, room int) {
 	r.mu.Lock()
 	before := r.t
 	r.t = t
 	r.mu.Unlock()
-	r.attached, r.sources = map[uint32]attachedPort{}, map[netip.Addr]law.VM{}
+	r.attached, r.sources, r.room = map[uint32]attachedPort{}, map[netip.Addr]law.VM{}, room
 	if before == nil {
 		return
 	}
@@ -133,6 +136,7 @@ func (r *switchRole) apply(cfg *Switch, devices map[string]switchd.Device) map[s
 		if r.attached[n] == p {
 			continue
 		}
+		r.alive()
 		err := r.t.Add(telemetry.Port{PortRef: attach.PortRef{Name: p.name, Ifindex: p.ifindex}, N: n})
 		if err != nil {
 			wrong["port "+p.name] = remedy(err)
@@ -187,15 +191,17 @@ func (r *switchRole) forget(cfg *Switch) {
 func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]string, error) {
 	was := r.cfg
 	if r.t != nil {
-		if was.Idle != next.Idle || !slices.Equal(was.Signals, next.Signals) || len(next.Ports) > len(was.Ports)+spare {
-			t, err := open(next, len(next.Ports))
+		if was.Idle != next.Idle || !slices.Equal(was.Signals, next.Signals) || len(next.Ports) > r.room {
+			room := len(next.Ports) + spare
+			t, err := open(next, room)
 			if err != nil {
 				return nil, err
 			}
-			r.replace(t)
+			r.replace(t, room)
 		}
 		var errs []error
-		for who, why := range r.apply(next, devices) {
+		wrong := r.apply(next, devices)
+		for who, why := range wrong {
 			if r.wrong.of(who) != why && !r.isMissing(who, devices) {
 				errs = append(errs, fmt.Errorf("%s: %s", who, why))
 			}
@@ -206,8 +212,9 @@ func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]
 			}
 			return nil, err
 		}
+		r.wrong.report(wrong)
 	}
-	r.cfg = next
+	r.cfg, r.devices = next, devices
 	r.mu.Lock()
 	r.reads.every = next.Interval
 	r.mu.Unlock()

@@ -51,4 +51,3 @@ func refused(g *law.Grant, err error) error {
 	}
 	return &Refused{*g, why, err}
 }
-
