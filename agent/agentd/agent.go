@@ -140,7 +140,7 @@ func (a *agent) take() (err error) {
 	return err
 }
 
-// begin starts the roles, and what runs beside them.
+// begin starts the roles, and the goroutines next to them.
 func (a *agent) begin(ctx context.Context) {
 	a.follow()
 	a.listen()
@@ -245,7 +245,7 @@ func (a *agent) notify(state string) {
 	}
 }
 
-// stopAll ends everything that runs beside the roles. No command is obeyed after it.
+// stopAll ends all goroutines next to the roles. No command is obeyed after it.
 func (a *agent) stopAll() {
 	a.notify(daemon.SdNotifyStopping)
 	close(a.stop)

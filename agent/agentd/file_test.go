@@ -195,7 +195,7 @@ func TestSchemaIsCommitted(t *testing.T) {
 	}
 }
 
-// The example that packages install is right as it is, and so is what it says in comments.
+// The example that packages install is right as it is. Its comments are right, too.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/agent.yaml")
 	if err != nil {

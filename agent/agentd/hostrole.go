@@ -152,7 +152,7 @@ func (r *hostRole) apply(h *host.Host, list []VM, devices map[string]switchd.Dev
 		now, kept := wanted[vm]
 		other, taken := holder[was.ifindex]
 		if kept && now.ifindex != 0 && (now.ifindex == was.ifindex || !taken || other == vm) {
-			continue // AddVM changes it at work
+			continue // AddVM changes it without a gap
 		}
 		if err := h.RemoveVM(vm); err != nil {
 			note(vm, err.Error())

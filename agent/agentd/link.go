@@ -37,8 +37,8 @@ type link struct {
 	number  law.Switch // 0: not this role
 
 	wake  chan struct{}
-	whole atomic.Bool // everything is to be sent
-	fresh atomic.Bool // the inventory is to be sent
+	whole atomic.Bool // send everything
+	fresh atomic.Bool // send the inventory
 	lost  atomic.Uint64
 	stray atomic.Uint64 // grants for an agent without the role host
 

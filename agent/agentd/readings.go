@@ -50,7 +50,7 @@ func newReadings(send sender, log *slog.Logger, every time.Duration) readings {
 
 // run calls read every T, at times that do not drift. read returns T.
 func (r *readings) run(stop <-chan struct{}, read func() time.Duration) {
-	runtime.LockOSThread() // a thread that waits for its own timer is not held up by other goroutines
+	runtime.LockOSThread() // other goroutines do not delay a thread of its own
 	defer runtime.UnlockOSThread()
 	every := read()
 	next := time.Now().Add(every)

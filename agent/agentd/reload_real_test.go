@@ -128,7 +128,7 @@ func TestForgedFramesAreDropped(t *testing.T) {
 	}
 }
 
-// A VM held to 20 Mbit/s sends 97 % of it or more by UDP. When its controller dies, it is unlimited within 1.5 s.
+// A VM that is limited to 20 Mbit/s sends 97 % of it or more by UDP. When its controller dies, it is unlimited within 1.5 s.
 func TestRate(t *testing.T) {
 	const rate = 20e6
 	m := newMachine(t, 1, 1, testnet.PathOptions{})

@@ -31,8 +31,8 @@ func agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent -f FILE",
 		Short: "Report to controllers over the bus, and carry out their grants",
-		Long: `Run the agent of this machine until interrupted: a hypervisor, a switch or both. It tells controllers what
-the ports of the switch count, and limits the VMs of the hypervisor as a controller grants. It drops frames
+		Long: `Run the agent of this machine until interrupted: a hypervisor, a switch or both. It reports to controllers
+what the ports of the switch count, and limits the VMs of the hypervisor as a controller grants. It drops frames
 that a VM sends from addresses of others.
 
 The agent fails open. Each grant ends within 1.5 s after its controller has died, or this process. Without a

@@ -57,8 +57,8 @@ type Telemetry struct {
 	objects kernelMaps
 	spec    *ebpf.CollectionSpec
 
-	changes sync.Mutex // of ports and sources; held for long
-	mu      sync.Mutex // of what a reading uses; held briefly
+	changes sync.Mutex // of ports and sources; taken for long
+	mu      sync.Mutex // of what a reading uses; taken briefly
 	ports   []*port
 	queues  []*queues // one for each network namespace
 	last    uint64    // time of the last reading, ns
@@ -149,7 +149,7 @@ func (t *Telemetry) add(ports []Port) error {
 	return nil
 }
 
-// Remove detaches the program from a port. What the port counted since the last reading is lost.
+// Remove detaches the program from a port. The port's counts since the last reading are lost.
 func (t *Telemetry) Remove(n uint32) error {
 	t.changes.Lock()
 	defer t.changes.Unlock()
