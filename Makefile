@@ -71,11 +71,13 @@ generate: deps-test ## regenerate all generated files: kernel objects (clang-16)
 	./weir run --schema > experiments/schema.json
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
+	./weir agent --schema > deploy/agent.schema.json
 
-doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor and controller
+doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor, controller and agent
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
-	$(GO) test -count=1 ./agent/switchd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
+	./weir agent --schema > deploy/agent.schema.json
+	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## check that the committed generated files match their sources
 	@scripts/check-generated

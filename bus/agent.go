@@ -24,6 +24,8 @@ type AgentConfig struct {
 	Clock func() time.Duration
 	// Obey carries out grants. It is called for one command after the other.
 	Obey func(cause *weirv1.Command, grants []law.Grant)
+	// Announced is called when a controller announces its term: it wants the agent's whole state. It must return soon. nil: not.
+	Announced func()
 
 	incarnation uint64 // for tests; 0: random
 }
@@ -73,6 +75,9 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 
 // Conn returns the connection.
 func (a *Agent) Conn() *Conn { return a.conn }
+
+// Bucket returns the bucket of the agent.
+func (a *Agent) Bucket() uint32 { return a.bucket }
 
 // Close disconnects the agent.
 func (a *Agent) Close() { a.conn.Close() }
@@ -153,6 +158,9 @@ func (a *Agent) command(m *nats.Msg) {
 	}
 	a.counts.add("obeyed")
 	if o.Announces {
+		if a.cfg.Announced != nil {
+			a.cfg.Announced()
+		}
 		return
 	}
 	grants := make([]law.Grant, len(c.GetGrants()))

@@ -265,3 +265,50 @@ func TestRunner_CommandsItsBucketsOnly(t *testing.T) {
 		t.Errorf("the error is %v, want %v", err, ErrNotHeld)
 	}
 }
+
+// An agent learns of each connection, and of each announcement. It then sends its whole state.
+func TestAgent_Calls(t *testing.T) {
+	k := newKit(t)
+	listen := "127.0.0.1:" + k.freePort()
+	server := func() *Server {
+		s, err := StartServer(ServerConfig{Listen: listen, Files: k.enrol("bus/b1"), Store: t.TempDir(), Log: k.log.logger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := server()
+	connected, announced := make(chan struct{}, 100), make(chan struct{}, 100)
+	cfg := AgentConfig{
+		Client: k.client(k.enrol("agent/sw1"), "tls://"+listen), Buckets: 4, Terms: TermFile{filepath.Join(t.TempDir(), "term")}, Clock: clock,
+		Obey: func(*weirv1.Command, []law.Grant) {}, Announced: func() { announced <- struct{}{} },
+	}
+	cfg.Client.Connected = func() { connected <- struct{}{} }
+	a, err := NewAgent(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	<-connected
+	r := k.runner(k.enrol("controller/c1"), true, 0, "tls://"+listen)
+	defer r.Close()
+	until(t, "lease", func() bool { _, ok := r.Holds("sw1"); return ok })
+	r.Saw("sw1")
+	<-announced
+	if err := a.SendTelemetry(telemetryOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Control().Inbox().Telemetry()
+	_, report, _ := r.Control().Inbox().Next()
+	if err := r.Command("sw1", report.GetOrigin(), grantOfTests); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "command", func() bool { return a.Counts()["obeyed"] == 2 })
+	if len(announced) != 0 || len(connected) != 0 {
+		t.Errorf("a command with grants is an announcement, or there is another connection")
+	}
+	first.Close()
+	second := server()
+	defer second.Close()
+	<-connected
+}

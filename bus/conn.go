@@ -27,6 +27,8 @@ type ClientConfig struct {
 	URLs  []string // tls://address:port of one or more servers
 	Files pki.Files
 	Log   *slog.Logger
+	// Connected is called each time that a server is connected. It must return soon. nil: not.
+	Connected func()
 }
 
 // Conn is a connection of one identity. It comes back by itself after a failure. While it is down, messages are refused and not
@@ -36,6 +38,7 @@ type Conn struct {
 	keys *pki.Keys
 	nc   *nats.Conn
 	log  *slog.Logger
+	up   func() // Connected of its configuration
 	stop chan struct{}
 	done sync.WaitGroup
 
@@ -57,7 +60,7 @@ func Dial(cfg ClientConfig) (*Conn, error) {
 			return nil, fmt.Errorf("connect to the bus: the URL %q, want tls://ADDRESS:PORT", u)
 		}
 	}
-	c := &Conn{id: keys.Identity(), keys: keys, log: cfg.Log.With("identity", keys.Identity().String()), stop: make(chan struct{})}
+	c := &Conn{id: keys.Identity(), keys: keys, log: cfg.Log.With("identity", keys.Identity().String()), up: cfg.Connected, stop: make(chan struct{})}
 	c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), c.options()...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the bus: %w", err)
@@ -77,7 +80,7 @@ func (c *Conn) options() []nats.Option {
 				c.log.Warn("the connection to the bus is lost", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { c.log.Info("connected to the bus", "server", nc.ConnectedServerName()) }),
+		nats.ConnectHandler(c.connected), nats.ReconnectHandler(c.connected),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.log.Warn("cannot connect to the bus", "error", err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			switch {
@@ -91,6 +94,13 @@ func (c *Conn) options() []nats.Option {
 				c.log.Warn("bus", "error", err)
 			}
 		}),
+	}
+}
+
+func (c *Conn) connected(nc *nats.Conn) {
+	c.log.Info("connected to the bus", "server", nc.ConnectedServerName())
+	if c.up != nil {
+		c.up()
 	}
 }
 

@@ -6,6 +6,7 @@ import "fmt"
 var readBy = map[string]string{
 	"Switch":     "weir switch -f",
 	"Controller": "weir controller -f",
+	"Agent":      "weir agent -f",
 	Experiment:   "weir run",
 }
 

@@ -340,7 +340,7 @@ func TestBusOfAFile(t *testing.T) {
 		{"bus: {keys: K}\n", "c.yaml:2: bus: neither listen nor urls is given; listen: 127.0.0.1:4222 runs the bus in this process"},
 		{"bus: {urls: [nats://10.0.0.1:1], keys: K}\n", `c.yaml:2: bus.urls: "nats://10.0.0.1:1" is no address of the bus; such as tls://10.0.0.5:4222`},
 		{"bus:\n  listen: 127.0.0.1:0\n  keys: K\n", "c.yaml:3: bus.listen: the bus needs a certificate of its own; server_keys: the directory made by weir bus enrol bus/NAME --address ADDRESS"},
-		{"bus:\n  urls: [tls://10.0.0.5:4222]\n  keys: " + none + "\n", "c.yaml:4: bus.keys: " + none + " has 0 certificates besides ca.pem, want one: make the directory with weir bus enrol"},
+		{"bus:\n  urls: [tls://10.0.0.5:4222]\n  keys: " + none + "\n", "c.yaml:4: bus.keys: look for a certificate: open " + none + ": no such file or directory"},
 	} {
 		_, err := loadLaws(t, row.text)
 		if err == nil || !strings.Contains(err.Error(), row.says) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"weir/bus"
@@ -65,22 +64,10 @@ func checkBus(c *config.Checker, f *File) {
 	}
 }
 
-// keysIn returns the files of the identity in a directory that `weir bus enrol` made: it has one certificate in addition to that of the CA.
+// keysIn returns the files of the identity in a directory that `weir bus enrol` made.
 func keysIn(dir string) (pki.Files, error) {
-	found, err := filepath.Glob(filepath.Join(dir, "*.pem"))
-	if err != nil {
-		return pki.Files{}, err
-	}
-	var names []string
-	for _, f := range found {
-		if name := strings.TrimSuffix(filepath.Base(f), ".pem"); name != "ca" {
-			names = append(names, name)
-		}
-	}
-	if len(names) != 1 {
-		return pki.Files{}, fmt.Errorf("%s has %d certificates besides ca.pem, want one: make the directory with weir bus enrol", dir, len(names))
-	}
-	return pki.In(dir, names[0]), nil
+	name, err := pki.NameIn(dir)
+	return pki.In(dir, name), err
 }
 
 func (b *fileBus) config(generation string) *Bus {

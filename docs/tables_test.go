@@ -95,6 +95,7 @@ func TestDocTables_Keys(t *testing.T) {
 	}{
 		{"switch", "switch.md"},
 		{"controller", "controller.md"},
+		{"agent", "agent.md"},
 	} {
 		schema, err := os.ReadFile("../deploy/" + f.kind + ".schema.json")
 		if err != nil {

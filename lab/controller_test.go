@@ -21,12 +21,13 @@ import (
 	"weir/datapath/testnet"
 	"weir/experiment"
 	"weir/internal/testroot"
+	"weir/law"
 	"weir/law/forward"
 )
 
 // childController runs `weir controller -f FILE`.
 func childController(file string) error {
-	c, err := controller.Load(file, nil)
+	c, err := controller.Load(file, law.Specs{everybodySpec()})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 		err := Exec(os.Getenv("WEIR_TEST_LAB"), os.Getenv("WEIR_TEST_NODE"), os.Args[1:])
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	case "agent":
+		fmt.Fprintln(os.Stderr, childAgent(os.Args[len(os.Args)-1]))
+		os.Exit(1)
 	case "controller":
 		fmt.Fprintln(os.Stderr, childController(os.Args[len(os.Args)-1]))
 		os.Exit(1)

@@ -49,6 +49,8 @@ type Options struct {
 	// Controller is a program with its first arguments; `-f FILE` is added, FILE being of kind Controller. Open
 	// vSwitches in a network with several paths forward only as it commands. nil: such networks are refused.
 	Controller []string
+	// Agent is the same for a file of kind Agent. Laws of a controller need both.
+	Agent []string
 	// Scale is how many times slower the network is than the one that it represents; cfg is already slowed down.
 	// Below 1 means 1.
 	Scale float64
@@ -65,6 +67,7 @@ type Lab struct {
 
 	netstack          bool     // Options.Netstack
 	controllerProgram []string // Options.Controller
+	agentProgram      []string // Options.Agent
 	controller        *process // once it is started
 	atFirst           map[*node]frames
 
@@ -115,7 +118,7 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack, controllerProgram: o.Controller}
+	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack, controllerProgram: o.Controller, agentProgram: o.Agent}
 	if err := l.build(ctx, o.Progress); err != nil {
 		return nil, errors.Join(fmt.Errorf("lab %s: %w", name, err), l.Down())
 	}

@@ -57,7 +57,7 @@ type Laws map[string]Law
 // Check returns which law of r this build lacks or cannot run here, or nil.
 func (ls Laws) Check(r *experiment.Run) error {
 	if r.Config.Control != nil {
-		return fmt.Errorf("scheme %s: network.control_delay, control_jitter and control_loss are the simulator's: in the lab a controller law decides in the lab's own process, without messages; remove these keys, or run the scheme with worlds: [sim]", r.Scheme)
+		return fmt.Errorf("scheme %s: network.control_delay, control_jitter and control_loss are the simulator's: in the lab messages of a controller law take the time that the bus takes; remove these keys, or run the scheme with worlds: [sim]", r.Scheme)
 	}
 	for _, name := range r.Laws {
 		l, ok := ls[name]

@@ -27,8 +27,8 @@ type World struct {
 	// WithoutMeasuring omits the measuring program, to determine its cost: queues, drops and marks are then absent
 	// from the result.
 	WithoutMeasuring bool
-	// Controller is Options.Controller.
-	Controller []string
+	// Controller and Agent are those of Options.
+	Controller, Agent []string
 }
 
 // Name returns "lab".
@@ -55,7 +55,7 @@ func (w *World) Check(r *experiment.Run) error {
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	l, err := Up(ctx, runName(), &r.Config, Options{
-		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Scale: r.Scale, Progress: p.Phase,
+		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Agent: w.Agent, Scale: r.Scale, Progress: p.Phase,
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package law
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -182,6 +183,13 @@ func (s Specs) Metrics() []Metric {
 		}
 	}
 	return out
+}
+
+// Pointer returns a pointer to a copy of a law's parameters, as Spec.New and Spec.Interval take them.
+func Pointer(params any) any {
+	p := reflect.New(reflect.TypeOf(params))
+	p.Elem().Set(reflect.ValueOf(params))
+	return p.Interface()
 }
 
 // Params returns the parameters of the law with this name as a P.

@@ -48,8 +48,9 @@ type Options struct {
 	Renew    bool // replace tables of another layout
 	Wait     bool // for ports that do not exist at the start; otherwise *NoDevice
 	Version  string
-	Hangup   <-chan os.Signal // signals to read File again; nil: none
-	Log      *slog.Logger     // nil: none
+	Hangup   <-chan os.Signal   // signals to read File again; nil: none
+	Asked    chan chan<- Answer // requests to do so, with room for the answer; nil: none but those of the control socket
+	Log      *slog.Logger       // nil: none
 }
 
 // PortRule has the settings of the devices that it matches.

@@ -111,6 +111,44 @@ func (r *rules) names() (out []string) {
 	return out
 }
 
+// Device is a device of this network namespace. Rate and Buffer are what its queue discipline reports; 0: nothing.
+type Device struct {
+	Ifindex int
+	Rate    law.Rate
+	Buffer  law.Bytes
+}
+
+// Devices lists the devices that wanted names, by name. With queues it reads their queue disciplines, too.
+func Devices(wanted func(name string) bool, queues bool) (map[string]Device, error) {
+	links, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	var qdiscs map[int][]qdisc
+	if queues {
+		if qdiscs, err = listQdiscs(); err != nil {
+			return nil, err
+		}
+	}
+	out := map[string]Device{}
+	for _, l := range links {
+		a := l.Attrs()
+		if !wanted(a.Name) || attach.IsParking(l) {
+			continue
+		}
+		d := Device{Ifindex: a.Index}
+		if queues {
+			s, err := readShaper(a, qdiscs[a.Index])
+			if err != nil {
+				return nil, fmt.Errorf("port %s: %w", a.Name, err)
+			}
+			d.Rate, d.Buffer = s.Rate, s.Buffer
+		}
+		out[a.Name] = d
+	}
+	return out, nil
+}
+
 // look lists the devices of the namespace that the configuration names.
 func (r *rules) look() ([]candidate, error) {
 	links, err := netlink.LinkList()

@@ -59,11 +59,11 @@ func Run(ctx context.Context, c *Config) (err error) {
 	r := newRole(c)
 	r.warnOld()
 	// Subscribe first, so that no change between the first look and this one is missed.
-	w, err := newWatch()
+	w, err := NewWatch()
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer w.Close()
 	if r.rules.made, err = recordedShapes(c.Name); err != nil {
 		return err
 	}
@@ -226,14 +226,14 @@ func names(ports []candidate) (out []string) {
 }
 
 // work follows the devices until ctx is done, and permits the heartbeat each time round.
-func (r *role) work(ctx context.Context, w *watch, control *control) error {
+func (r *role) work(ctx context.Context, w *Watch, control *control) error {
 	heartbeat := time.NewTicker(reading.HeartbeatInterval)
 	defer heartbeat.Stop()
 	look := time.NewTicker(lookAtLeast)
 	defer look.Stop()
 	readCanaries := newPace(r.canaryInterval())
 	defer func() { readCanaries.stop() }()
-	changed := w.changed
+	changed := w.Changed()
 	var pause <-chan time.Time
 	for {
 		select {
@@ -257,8 +257,12 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 			ask <- r.reload()
 			readCanaries = readCanaries.again(r.canaryInterval())
 			continue
+		case ask := <-r.cfg.Asked:
+			ask <- r.reload()
+			readCanaries = readCanaries.again(r.canaryInterval())
+			continue
 		case <-pause:
-			pause, changed = nil, w.changed
+			pause, changed = nil, w.Changed()
 			continue
 		case <-changed:
 			// Further changes wait in the channel.

@@ -29,6 +29,24 @@ func In(dir, name string) Files {
 	return Files{CA: filepath.Join(dir, "ca.pem"), Own: filepath.Join(dir, name+".pem"), Revoked: filepath.Join(dir, "revoked")}
 }
 
+// NameIn returns the name of the only certificate that [CA.Enrol] has written to dir.
+func NameIn(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("look for a certificate: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".pem"); ok && name != "ca" {
+			names = append(names, name)
+		}
+	}
+	if len(names) != 1 {
+		return "", fmt.Errorf("%s has %d certificates of its own, want one: enrol this machine (weir bus enrol), or give its name", dir, len(names))
+	}
+	return names[0], nil
+}
+
 // lookEvery is the least time between two checks of the files: peers decide how often connections are made.
 const lookEvery = time.Second
 

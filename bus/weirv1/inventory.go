@@ -115,7 +115,7 @@ func (x *Inventory) check(host bool) error {
 		if p.GetRate() > MaxRate || p.GetBufferBytes() > maxTotal {
 			return fmt.Errorf("port %d has a rate of %d bit/s and a buffer of %d bytes", p.GetPort(), p.GetRate(), p.GetBufferBytes())
 		}
-		if err := checkTexts(p.GetLabels(), p.GetName()); err != nil {
+		if err := CheckTexts(p.GetLabels(), p.GetName()); err != nil {
 			return fmt.Errorf("port %d: %w", p.GetPort(), err)
 		}
 	}
@@ -131,7 +131,7 @@ func (x *Guest) check() error {
 	if x.GetVm() == 0 {
 		return errors.New("the number 0")
 	}
-	if err := errors.Join(atMost("ranges of addresses", x.GetAddresses(), MaxRanges), checkTexts(x.GetLabels(), x.GetName(), x.GetPort())); err != nil {
+	if err := errors.Join(atMost("ranges of addresses", x.GetAddresses(), MaxRanges), CheckTexts(x.GetLabels(), x.GetName(), x.GetPort())); err != nil {
 		return err
 	}
 	for _, r := range x.GetAddresses() {
@@ -143,7 +143,8 @@ func (x *Guest) check() error {
 	return nil
 }
 
-func checkTexts(labels map[string]string, names ...string) error {
+// CheckTexts returns an error if a decoder would refuse these labels and names.
+func CheckTexts(labels map[string]string, names ...string) error {
 	if len(labels) > MaxLabels {
 		return fmt.Errorf("%d labels, want at most %d", len(labels), MaxLabels)
 	}

@@ -143,7 +143,7 @@ func (t *treeRun) of(p planned) runFlags {
 func (t *treeRun) measure(ctx context.Context, p planned, begun func()) (*outcome, error) {
 	return measure(ctx, p.asked, p.plan, t.of(p), &runner{
 		progress: newProgress(t.progress, p.plan.Runs), processors: t.processors, begun: begun,
-		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), Controller: labController()}, "sim": &sim.World{Laws: laws.Sim()}},
+		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}, "sim": &sim.World{Laws: laws.Sim()}},
 	}, t.stderr)
 }
 

@@ -66,7 +66,7 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	needsProcess := laws.Lab().NeedProcess(r)
 	started := time.Now()
 	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
-		Experiment: r.Experiment, Owned: needsProcess, Controller: labController(), Scale: r.Scale,
+		Experiment: r.Experiment, Owned: needsProcess, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned"), Scale: r.Scale,
 		Progress: func(phase string) { fmt.Fprintln(stderr, phase) },
 	})
 	if err != nil {
@@ -106,13 +106,13 @@ func chooseLab(name string, r *experiment.Run) string {
 	return "--lab " + name + " "
 }
 
-// labController returns the command that runs this program as the controller of a lab, or nil if its path is unknown.
-func labController() []string {
+// labProgram returns the command that runs this program with these arguments in a lab, or nil if its path is unknown.
+func labProgram(args ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
 		return nil
 	}
-	return []string{self, "controller"}
+	return append([]string{self}, args...)
 }
 
 // planOne resolves the first run of one scheme, whose lab `lab up` builds.

@@ -173,7 +173,7 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
 	m, err := measure(ctx, asked, plan, f, &runner{
 		progress: newProgress(stderr, plan.Runs), processors: newProcessors(),
-		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labController()}, "sim": simulator},
+		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}, "sim": simulator},
 	}, stderr)
 	if err != nil {
 		return err

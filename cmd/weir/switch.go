@@ -79,22 +79,27 @@ The exit code is 0 if the file was applied, 1 if it was refused or no switch ans
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := laws.Switch().Reload(name)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.Refused != "":
-				return fmt.Errorf("refused, nothing has changed:\n%s", a.Refused)
 			}
-			out := "applied, nothing changed"
-			if len(a.Changes) > 0 {
-				out = "applied:\n  " + strings.Join(a.Changes, "\n  ")
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), out)
-			return err
+			return printAnswer(cmd.OutOrStdout(), a)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", switchd.DefaultName, "name of the switch")
 	return cmd
+}
+
+// printAnswer prints what a reload changed, or returns why it was refused.
+func printAnswer(w io.Writer, a *switchd.Answer) error {
+	if a.Refused != "" {
+		return fmt.Errorf("refused, nothing has changed:\n%s", a.Refused)
+	}
+	out := "applied, nothing changed"
+	if len(a.Changes) > 0 {
+		out = "applied:\n  " + strings.Join(a.Changes, "\n  ")
+	}
+	_, err := fmt.Fprintln(w, out)
+	return err
 }
 
 // fileFlags are the flags that set a key of the file: those of every law, then the law's own.

@@ -53,7 +53,7 @@ func (h *Host) SetGrant(g law.Grant) error { return h.SetGrants([]law.Grant{g}) 
 // SetGrants sets grants, or replaces those of the same owner, kind and key. A grant is valid until its lease or its owner's
 // heartbeat ends; a lease of 0 releases it from now on. At most MaxLease. Keys: the VM alone, with Peer, or with Flow (Src is
 // the VM's). A rate is for a VM alone; its class is changed at once, or by a later Sweep if many change. Grants that are
-// refused are in the error; the others are set. A grant is refused for an unknown VM, for an owner without a heartbeat, for a
+// refused are in the error, which joins a *Refused for each; the others are set. A grant is refused for an unknown VM, for an owner without a heartbeat, for a
 // full table, and if there are GrantsAKey grants for the same key.
 func (h *Host) SetGrants(grants []law.Grant) error {
 	h.mu.Lock()
@@ -65,7 +65,7 @@ func (h *Host) SetGrants(grants []law.Grant) error {
 	now := attach.MonotonicNs()
 	for i := range grants {
 		if err := h.setGrant(&grants[i], now); err != nil {
-			errs = append(errs, fmt.Errorf("host: grant for VM %d: %w", grants[i].Key.VM, err))
+			errs = append(errs, refused(&grants[i], err))
 		}
 	}
 	return errors.Join(append(errs, h.flush(now))...)
@@ -75,20 +75,20 @@ func (h *Host) setGrant(g *law.Grant, now uint64) error {
 	v := h.vms[g.Key.VM]
 	switch {
 	case v == nil:
-		return errors.New("there is no such VM here")
+		return because{NoVM, errors.New("there is no such VM here")}
 	case g.Owner >= Owners:
-		return fmt.Errorf("owner %d: 0 to %d", g.Owner, Owners-1)
+		return because{BadOwner, fmt.Errorf("owner %d: 0 to %d", g.Owner, Owners-1)}
 	case g.Kind > law.PauseGrant:
-		return fmt.Errorf("kind %d is unknown", g.Kind)
+		return because{BadKey, fmt.Errorf("kind %d is unknown", g.Kind)}
 	case g.Lease < 0 || g.Lease > MaxLease:
-		return fmt.Errorf("a lease of %v: 0 to %v", g.Lease, MaxLease)
+		return because{BadLease, fmt.Errorf("a lease of %v: 0 to %v", g.Lease, MaxLease)}
 	}
 	alive, err := h.ownerRuns(g.Owner, now)
 	if err != nil {
 		return err
 	}
 	if !alive {
-		return fmt.Errorf("owner %d has sent no heartbeat for %v", g.Owner, OwnerLease)
+		return because{BadOwner, fmt.Errorf("owner %d has sent no heartbeat for %v", g.Owner, OwnerLease)}
 	}
 	set := grant{Value: g.Value, ExpiresNs: now + uint64(g.Lease), Owner: uint32(g.Owner), Flags: grantSet}
 	if g.Kind == law.PauseGrant {
@@ -97,7 +97,7 @@ func (h *Host) setGrant(g *law.Grant, now uint64) error {
 	peer, flow, err := keyOf(v.id, g)
 	switch {
 	case err != nil:
-		return err
+		return because{BadKey, err}
 	case g.Kind == law.RateGrant:
 		return h.setRate(v, set, now)
 	case flow != nil:
@@ -164,7 +164,7 @@ func put(all *hostGrants, set grant, now uint64) error {
 		}
 	}
 	if at < 0 {
-		return fmt.Errorf("there are %d grants for the same already, the most: wait until one has ended", GrantsAKey)
+		return because{Full, fmt.Errorf("there are %d grants for the same already, the most: wait until one has ended", GrantsAKey)}
 	}
 	g := &all.Grant[at]
 	g.Value, g.ExpiresNs, g.Owner, g.Flags = set.Value, set.ExpiresNs, set.Owner, set.Flags
@@ -216,7 +216,7 @@ func setKey[K comparable](h *Host, v *vm, t table, known map[K]*keyed, key K, se
 	}
 	if err != nil {
 		h.indexes.give(k.index)
-		return fmt.Errorf("the table is full, or cannot be written (%d entries): %w", len(known), err)
+		return because{Full, fmt.Errorf("the table is full, or cannot be written (%d entries): %w", len(known), err)}
 	}
 	known[key] = k
 	return h.changeGrants(v, func(e *hostHostGrants) error {

@@ -6,6 +6,7 @@
 //	load.go     tables and programs
 //	vms.go      VMs: their ports and addresses
 //	grants.go   grants and the heartbeats of their owners
+//	refused.go  why a grant is not set
 //	sweep.go    grants that have ended
 //	limiter.go  HTB at the uplink
 //	stats.go    counters
@@ -108,16 +109,8 @@ func Check() error { return attach.CheckAll(attach.QueueProbes()) }
 // and AddVM replaces their programs without a gap. Errors: *UplinkBusy, *attach.Busy, *attach.OtherSchema,
 // *attach.MissingFeature, attach.ErrPermission, or the kernel's. After an error nothing new stays attached.
 func Open(c Config) (*Host, error) {
-	for _, n := range []*uint32{&c.Pairs, &c.Flows, &c.Connections} {
-		if *n == 0 {
-			*n = defaultEntries
-		}
-		if *n > maxEntries {
-			return nil, fmt.Errorf("host: a table of %d entries: at most %d", *n, maxEntries)
-		}
-	}
-	if c.Rate < 0 || c.Rate > bucketRateMax {
-		return nil, fmt.Errorf("host: uplink %s: rate %v: at most 1 Tbit/s", c.Uplink.Name, c.Rate)
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
 	if err := Check(); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
@@ -127,6 +120,22 @@ func Open(c Config) (*Host, error) {
 		return nil, errors.Join(fmt.Errorf("host: %w", err), h.abandon())
 	}
 	return h, nil
+}
+
+// complete fills in the defaults.
+func (c *Config) complete() error {
+	for _, n := range []*uint32{&c.Pairs, &c.Flows, &c.Connections} {
+		if *n == 0 {
+			*n = defaultEntries
+		}
+		if *n > maxEntries {
+			return fmt.Errorf("host: a table of %d entries: at most %d", *n, maxEntries)
+		}
+	}
+	if c.Rate < 0 || c.Rate > bucketRateMax {
+		return fmt.Errorf("host: uplink %s: rate %v: at most 1 Tbit/s", c.Uplink.Name, c.Rate)
+	}
+	return nil
 }
 
 func (h *Host) open() (err error) {
@@ -265,6 +274,16 @@ func (h *Host) Close() error {
 		return h.purge()
 	}
 	return h.release()
+}
+
+// Claimed reports whether another process asks for Pin (Config.TakeOver). This one should then Close.
+func (h *Host) Claimed() (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.lock == nil {
+		return false, nil
+	}
+	return h.lock.Claimed()
 }
 
 // Purge detaches all programs, and removes tables, pins, and the queue that Open put at the uplink.

@@ -225,7 +225,7 @@ func (h *Host) findClasses() error {
 // setRate sets the rate grant of a VM. The class exists before packets are sent to it.
 func (h *Host) setRate(v *vm, set grant, now uint64) error {
 	if h.limiter == nil {
-		return errors.New("the uplink has no limiter: set the uplink's rate")
+		return because{NoLimiter, errors.New("the uplink has no limiter: set the uplink's rate")}
 	}
 	if v.class == 0 {
 		if err := h.makeClass(v, set.Value); err != nil {

@@ -78,6 +78,21 @@ func (s *source) openMaps() (*hostMaps, error) {
 	return open, nil
 }
 
+// Rehearse checks that Open can load its programs here. It changes nothing.
+func Rehearse(c Config) error {
+	if err := c.complete(); err != nil {
+		return err
+	}
+	s, err := newSource(&c)
+	if err == nil {
+		err = s.rehearse()
+	}
+	if err != nil {
+		return fmt.Errorf("host: %w", err)
+	}
+	return nil
+}
+
 // rehearse checks that the programs load here, before a running process is asked to leave. It changes nothing.
 func (s *source) rehearse() error {
 	alone := &source{spec: s.spec, kernel: s.kernel}

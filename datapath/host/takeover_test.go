@@ -41,6 +41,9 @@ func TestHost_TakeOver(t *testing.T) {
 	if _, err := host.Open(c); !errors.As(err, &busy) {
 		t.Fatalf("a second process was admitted: %v", err)
 	}
+	if claimed, err := first.Claimed(); err != nil || claimed {
+		t.Errorf("claimed: %t, %v", claimed, err)
+	}
 	before := links(t, dir)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)

@@ -64,8 +64,11 @@ func (t *Telemetry) addQueue(p *port) error {
 	}
 	for _, q := range t.queues {
 		if q.cookie == cookie {
+			if err := q.readPart([]*queue{p.queue}); err != nil {
+				return err
+			}
 			q.ports = append(q.ports, p.queue)
-			return q.readPart(q.ports[len(q.ports)-1:])
+			return nil
 		}
 	}
 	q := &queues{cookie: cookie, ports: []*queue{p.queue}, in: make([]byte, answerBytes)}

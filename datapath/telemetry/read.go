@@ -30,11 +30,13 @@ func (r *Reading) prepare(n int) {
 	}
 }
 
-// Read reads what every port counted since the last call, in the order of Attach. It allocates nothing after the first call
+// Read reads what every port counted since the last call, in the order of Attach and Add. It allocates nothing after the first call
 // with a Reading. Each packet is in exactly one reading. If a processor was stopped in the middle of the program, the port's
 // counts are all in the next reading (Late counts this). An error is one of the queue disciplines: the other figures are
 // valid then.
 func (t *Telemetry) Read(r *Reading) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	r.prepare(len(t.ports))
 	now := attach.MonotonicNs()
 	elapsed := time.Duration(now - t.last)

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -38,6 +40,8 @@ type Config struct {
 	// Signals are what laws ask for (law.Spec): Marks and Arrivals are collected only for laws that do. Backlog and Drops cost
 	// nothing for each packet, so they are always read.
 	Signals []law.Signal
+	// Room is how many ports there can be after an Add; 0: those of Attach. Each takes 10 KB of kernel memory.
+	Room int
 }
 
 // Port is a port with its number in the events.
@@ -46,17 +50,22 @@ type Port struct {
 	N uint32
 }
 
-// Telemetry is the program attached to some ports. Its methods must not run at the same time.
+// Telemetry is the program attached to some ports. Read and Close must not run at the same time. All other methods may run while
+// another one does.
 type Telemetry struct {
 	config  Config
 	objects kernelMaps
-	shared  *shared
+	spec    *ebpf.CollectionSpec
+
+	changes sync.Mutex // of ports and sources; taken for long
+	mu      sync.Mutex // of what a reading uses; taken briefly
 	ports   []*port
 	queues  []*queues // one for each network namespace
 	last    uint64    // time of the last reading, ns
 	late    uint64
-	marks   bool
-	arrives bool
+
+	shared         *shared
+	marks, arrives bool
 }
 
 // port is one port of a Telemetry.
@@ -84,6 +93,7 @@ func Attach(ports []Port, c Config) (*Telemetry, error) {
 	if err := attach.CheckAll(attach.QueueProbes()); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
+	c.Room = max(1, len(ports), min(c.Room, maxPorts))
 	t := &Telemetry{config: c, last: attach.MonotonicNs()}
 	for _, s := range c.Signals {
 		t.marks = t.marks || s == law.Marks
@@ -95,40 +105,124 @@ func Attach(ports []Port, c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-func (t *Telemetry) attachAll(ports []Port) error {
-	spec, err := loadKernel()
-	if err != nil {
+func (t *Telemetry) attachAll(ports []Port) (err error) {
+	if t.spec, err = loadKernel(); err != nil {
 		return fmt.Errorf("read the embedded program: %w", err)
 	}
-	if err := attach.SetRandomDigestKey(spec); err != nil {
+	if err := attach.SetRandomDigestKey(t.spec); err != nil {
 		return err
 	}
-	// Only as many ports as there are: each takes 10 KB.
-	spec.Maps[kernelMapPorts].MaxEntries = uint32(max(1, len(ports)))
-	if err := spec.LoadAndAssign(&t.objects, nil); err != nil {
+	t.spec.Maps[kernelMapPorts].MaxEntries = uint32(t.config.Room)
+	if err := t.spec.LoadAndAssign(&t.objects, nil); err != nil {
 		return fmt.Errorf("create tables: %w", err)
 	}
-	if t.shared, err = mapShared(t.objects.Ports, max(1, len(ports))); err != nil {
+	if t.shared, err = mapShared(t.objects.Ports, t.config.Room); err != nil {
 		return err
 	}
+	return t.add(ports)
+}
+
+// ErrFull is the error for more ports than there is room for.
+var ErrFull = errors.New("there is no room for another port")
+
+// Add attaches the program to more ports. Errors are those of Attach, or ErrFull. After an error none of them is attached.
+func (t *Telemetry) Add(ports ...Port) error {
+	if err := t.add(ports); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	return nil
+}
+
+func (t *Telemetry) add(ports []Port) error {
+	t.changes.Lock()
+	defer t.changes.Unlock()
 	kernel := btf.NewCache()
 	for i, p := range ports {
-		if err := t.attach(spec, kernel, p, uint32(i)); err != nil {
-			return fmt.Errorf("attach to %s: %w", p.Name, err)
+		if err := t.attach(kernel, p); err != nil {
+			err = fmt.Errorf("attach to %s: %w", p.Name, err)
+			for _, before := range ports[:i] {
+				err = errors.Join(err, t.remove(before.N))
+			}
+			return err
 		}
 	}
 	return nil
 }
 
-func (t *Telemetry) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, ref Port, id uint32) error {
+// Remove detaches the program from a port. The port's counts since the last reading are lost.
+func (t *Telemetry) Remove(n uint32) error {
+	t.changes.Lock()
+	defer t.changes.Unlock()
+	if err := t.remove(n); err != nil {
+		return fmt.Errorf("telemetry: %w", err)
+	}
+	return nil
+}
+
+func (t *Telemetry) remove(n uint32) error {
+	at := slices.IndexFunc(t.ports, func(p *port) bool { return p.N == n })
+	if at < 0 {
+		return fmt.Errorf("there is no port %d", n)
+	}
+	p := t.ports[at]
+	t.mu.Lock()
+	t.ports = slices.Delete(slices.Clone(t.ports), at, at+1)
+	for _, q := range t.queues {
+		q.ports = slices.DeleteFunc(q.ports, func(of *queue) bool { return of == p.queue })
+	}
+	t.mu.Unlock()
+	return p.close()
+}
+
+// close detaches the program. When it returns, no processor runs it: the kernel waits for that.
+func (p *port) close() error {
+	err := p.program.Close()
+	if p.link != nil {
+		err = errors.Join(err, attach.DetachLink(p.link), p.link.Close())
+	}
+	return err
+}
+
+// freeID returns the first place in the shared memory that no port has.
+func (t *Telemetry) freeID() (uint32, error) {
+	for id := range uint32(t.config.Room) {
+		if !slices.ContainsFunc(t.ports, func(p *port) bool { return p.id == id }) {
+			return id, nil
+		}
+	}
+	return 0, ErrFull
+}
+
+func (t *Telemetry) attach(kernel *btf.Cache, ref Port) error {
 	if _, err := ref.QueueWithBacklog(); err != nil {
 		return err
 	}
-	p := &port{Port: ref, id: id}
-	t.ports = append(t.ports, p)
-	if err := t.addQueue(p); err != nil {
+	id, err := t.freeID()
+	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(t.ports, func(p *port) bool { return p.N == ref.N }) {
+		return fmt.Errorf("another port has the number %d", ref.N)
+	}
+	p := &port{Port: ref, id: id}
+	t.shared.ports[id] = kernelPortCounts{} // of a port that was removed
+	if p.program, err = t.load(kernel, id); err != nil {
+		return err
+	}
+	if p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Tail()); err != nil {
+		return errors.Join(err, p.close())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.addQueue(p); err != nil {
+		return errors.Join(err, p.close())
+	}
+	t.ports = append(t.ports, p)
+	return nil
+}
+
+// load loads a port's program.
+func (t *Telemetry) load(kernel *btf.Cache, id uint32) (*ebpf.Program, error) {
 	var collect uint32
 	if t.marks {
 		collect |= collectMarks
@@ -136,27 +230,27 @@ func (t *Telemetry) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, ref Por
 	if t.arrives {
 		collect |= collectArrivals
 	}
-	spec = spec.Copy()
+	spec := t.spec.Copy()
 	err := errors.Join(spec.Variables[kernelVarPortId].Set(id), spec.Variables[kernelVarCollect].Set(collect),
 		spec.Variables[kernelVarIdleNs].Set(uint64(t.config.Idle)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var programs kernelPrograms
 	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{Cache: kernel, MapReplacements: map[string]*ebpf.Map{
 		kernelMapPorts: t.objects.Ports, kernelMapFlows: t.objects.Flows, kernelMapSources: t.objects.Sources,
 	}})
 	if err != nil {
-		return fmt.Errorf("load program weir_telemetry: %w", err)
+		return nil, fmt.Errorf("load program weir_telemetry: %w", err)
 	}
-	p.program = programs.WeirTelemetry
-	p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Tail())
-	return err
+	return programs.WeirTelemetry, nil
 }
 
 // SetSource has the marks of packets with this source address counted for a VM. VM 0 removes the address. At most 16384
 // addresses can be set.
 func (t *Telemetry) SetSource(a netip.Addr, vm law.VM) error {
+	t.changes.Lock()
+	defer t.changes.Unlock()
 	key := addressKey(a)
 	if vm == 0 {
 		if err := t.objects.Sources.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -174,10 +268,7 @@ func (t *Telemetry) SetSource(a netip.Addr, vm law.VM) error {
 func (t *Telemetry) Close() error {
 	var errs []error
 	for _, p := range t.ports {
-		if p.link != nil {
-			errs = append(errs, p.link.Close())
-		}
-		errs = append(errs, p.program.Close())
+		errs = append(errs, p.close())
 	}
 	for _, q := range t.queues {
 		errs = append(errs, q.close())

@@ -1,4 +1,4 @@
-// Package localsock makes the sockets by which commands of Weir reach a running switch or controller. They are files in a
+// Package localsock makes the sockets by which commands of Weir reach a running switch, controller or agent. They are files in a
 // directory that only their user can enter. An abstract Unix socket has no owner: any user of the network namespace could
 // take its name first, and keep the process from starting.
 package localsock
@@ -21,6 +21,7 @@ import (
 const (
 	Switch     = "switch"
 	Controller = "controller"
+	Agent      = "agent"
 )
 
 const (
@@ -109,6 +110,30 @@ func dial(path string) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("%s: the process that listens there is refused: %w", path, err)
 	}
 	return c, nil
+}
+
+// Names lists the processes of a kind, of this user, that run in the network namespace of the calling thread.
+func Names(kind string) (names []string, err error) {
+	dir, file, err := place(kind, "*")
+	if err != nil {
+		return nil, err
+	}
+	prefix, after, _ := strings.Cut(file, "*")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for processes of Weir: %w", err)
+	}
+	for _, e := range entries {
+		name, ours := strings.CutPrefix(e.Name(), prefix)
+		name, here := strings.CutSuffix(name, after)
+		if !ours || !here {
+			continue
+		}
+		if bound, err := boundTo(filepath.Join(dir, e.Name())); err == nil && bound {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // Tidy removes the socket files of this user's processes that are dead, and the directory if nothing is left in it.
@@ -245,8 +270,8 @@ func sweep(dir string) {
 		return // it only tidies up
 	}
 	for _, e := range entries {
-		ours := strings.HasPrefix(e.Name(), Switch+"-") || strings.HasPrefix(e.Name(), Controller+"-")
-		if !ours || !strings.HasSuffix(e.Name(), suffix) || e.Type() != fs.ModeSocket {
+		kind, _, _ := strings.Cut(e.Name(), "-")
+		if kind != Switch && kind != Controller && kind != Agent || !strings.HasSuffix(e.Name(), suffix) || e.Type() != fs.ModeSocket {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

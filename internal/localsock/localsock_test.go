@@ -149,6 +149,42 @@ func TestNamespacesShareTheDirectory(t *testing.T) {
 	_ = c.Close()
 }
 
+// Names lists the living processes of a kind in this namespace.
+func TestNames(t *testing.T) {
+	me := name(t)
+	die(t, Agent, me+"-dead")
+	for _, kind := range []string{Agent, Switch} {
+		l, err := Listen(kind, me+"-"+kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	ours := func() (out []string) {
+		names, err := Names(Agent)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, n := range names {
+			if strings.HasPrefix(n, me) {
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	if got := ours(); len(got) != 1 || got[0] != me+"-agent" {
+		t.Errorf("%q", got)
+	}
+	if err := within(t, func() error {
+		if got := ours(); len(got) != 0 {
+			t.Errorf("in another namespace: %q", got)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The files of dead processes are removed when another one begins. The files of living ones stay, and so do other files.
 func TestSweep(t *testing.T) {
 	me := name(t)
@@ -299,7 +335,7 @@ func TestUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	units, err := filepath.Glob("../../deploy/systemd/*.service")
-	if err != nil || len(units) != 3 {
+	if err != nil || len(units) != 4 {
 		t.Fatalf("%v, %v", units, err)
 	}
 	for _, unit := range units {

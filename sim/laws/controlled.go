@@ -5,7 +5,6 @@ package laws
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
 
 	"weir/experiment"
 	"weir/law"
@@ -19,7 +18,7 @@ import (
 // its grants. The messages have the delay, jitter and loss of the file. Each host of the network is a VM on a host of its own.
 func Controlled(spec law.Spec) Law {
 	newLaw := func(r *experiment.Run, name string) (law.Law, law.Duration, error) {
-		params := pointer(r.Params[name])
+		params := law.Pointer(r.Params[name])
 		l, err := spec.New(law.Controller, params, &law.Topology{RTT: r.Config.RTT})
 		if err != nil {
 			return nil, 0, fmt.Errorf("law %s: %w", name, err)
@@ -44,13 +43,6 @@ func Controlled(spec law.Spec) Law {
 			return c, c.put(r, name, l, every)
 		},
 	})
-}
-
-// pointer returns a pointer to a copy of a struct.
-func pointer(params any) any {
-	p := reflect.New(reflect.TypeOf(params))
-	p.Elem().Set(reflect.ValueOf(params))
-	return p.Interface()
 }
 
 const (

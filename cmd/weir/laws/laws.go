@@ -38,7 +38,7 @@ func list() []entry {
 		{static.Spec(), simlaws.Static, nil},
 		{acdc.Spec(), simlaws.ACDC, nil},
 		{fairq.Spec(), simlaws.FairQ, lab.FairQ},
-		{sicc.Spec(), controlled(sicc.Spec()), nil},
+		controlled(sicc.Spec()),
 		{gcc.Spec(), nil, nil},
 		{hygenicc.Spec(), nil, nil},
 		{sed.Spec(), nil, nil},
@@ -46,9 +46,9 @@ func list() []entry {
 	}
 }
 
-// controlled is the simulator's part of a law that runs at a controller.
-func controlled(s law.Spec) func() simlaws.Law {
-	return func() simlaws.Law { return simlaws.Controlled(s) }
+// controlled is a law that runs at a controller, in both worlds.
+func controlled(s law.Spec) entry {
+	return entry{s, func() simlaws.Law { return simlaws.Controlled(s) }, func() lab.Law { return lab.Controlled(s) }}
 }
 
 // All returns the laws of this build by the names of experiment files.

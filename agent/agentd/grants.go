@@ -1,0 +1,175 @@
+package agentd
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/datapath/host"
+	"weir/law"
+)
+
+const (
+	// leaseMax is the longest lease of a grant, from when the agent sent the report that the command answers. The controller was
+	// alive then. So a grant has ended a second after its controller did, also if the command was late.
+	leaseMax = time.Second
+	// aliveFor is how long an owner's heartbeats continue after its last grant: its grants have ended by then.
+	aliveFor = 2 * leaseMax
+	// releaseFor is how long the kernel releases windows for.
+	releaseFor = 500 * time.Millisecond
+)
+
+// notOpen counts grants that come while nothing is enforced. Other reasons are those of package host.
+const notOpen host.Reason = "off"
+
+// grants passes grants on to the kernel.
+type grants struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu      sync.Mutex
+	last    [host.Owners]time.Time // when each owner granted last
+	terms   [host.Owners]uint64    // of that command
+	set     uint64
+	capped  uint64 // of set: those whose lease was shortened
+	refused map[host.Reason]uint64
+	ended   bool
+}
+
+func newGrants(log *slog.Logger) *grants {
+	return &grants{log: log, now: time.Now, refused: map[host.Reason]uint64{}}
+}
+
+// obey sets the grants of a command. age is the time since the report that it answers; h is nil while nothing is enforced.
+func (g *grants) obey(h *host.Host, term uint64, age time.Duration, list []law.Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if h == nil || g.ended {
+		g.refuse(notOpen, uint64(len(list)), errors.New("this agent enforces nothing at present"))
+		return
+	}
+	for i := range list {
+		if capLease(&list[i], age) {
+			g.capped++
+		}
+		g.wake(h, list[i].Owner, term)
+	}
+	err := h.SetGrants(list)
+	g.set += uint64(len(list))
+	for _, e := range leaves(err) {
+		why := host.Failed
+		if r := (*host.Refused)(nil); errors.As(e, &r) {
+			why = r.Why
+			g.set--
+		}
+		g.refuse(why, 1, e)
+	}
+}
+
+// capLease shortens a lease that is too long, and reports whether it did. age is the time since the report that the command
+// answers.
+func capLease(g *law.Grant, age time.Duration) bool {
+	most := max(leaseMax-age, 0)
+	if g.Lease <= most {
+		return false
+	}
+	g.Lease = most
+	return true
+}
+
+// wake notes that an owner grants, and begins its heartbeats.
+func (g *grants) wake(h *host.Host, o law.Owner, term uint64) {
+	if o >= host.Owners {
+		return // refused by h
+	}
+	now := g.now()
+	if !g.alive(o, now) {
+		if err := h.Heartbeat(o); err != nil {
+			g.refuse(host.Failed, 0, err)
+		}
+	}
+	g.last[o], g.terms[o] = now, term
+}
+
+func (g *grants) alive(o law.Owner, now time.Time) bool {
+	return !g.last[o].IsZero() && now.Sub(g.last[o]) < aliveFor
+}
+
+// heartbeat keeps the grants of all owners valid that granted lately, and removes those that have ended.
+func (g *grants) heartbeat(h *host.Host) {
+	g.mu.Lock()
+	now := g.now()
+	var owners []law.Owner
+	for o := range law.Owner(host.Owners) {
+		if g.alive(o, now) && !g.ended {
+			owners = append(owners, o)
+		}
+	}
+	g.mu.Unlock()
+	var errs []error
+	for _, o := range owners {
+		errs = append(errs, h.Heartbeat(o))
+	}
+	errs = append(errs, h.Sweep())
+	if err := errors.Join(errs...); err != nil && !errors.Is(err, host.ErrClosed) {
+		g.mu.Lock()
+		g.refuse(host.Failed, 0, err)
+		g.mu.Unlock()
+	}
+}
+
+// refuse counts refusals, and logs the first of its reason, the second, the fourth, and so on: a flood must not fill the log.
+func (g *grants) refuse(why host.Reason, n uint64, err error) {
+	before := g.refused[why]
+	g.refused[why] += n
+	if now := g.refused[why]; n == 0 || before == 0 || bits(now) != bits(before) {
+		g.log.Warn("grants are refused", "reason", string(why), "times", now, "error", err)
+	}
+}
+
+// release lets the kernel release all grants, and waits until it has.
+func (g *grants) release(h *host.Host) error {
+	g.mu.Lock()
+	g.ended = true
+	owners := g.last
+	g.mu.Unlock()
+	var errs []error
+	some := false
+	for o, last := range owners {
+		if !last.IsZero() {
+			some = some || g.now().Sub(last) < aliveFor
+			errs = append(errs, h.Leave(law.Owner(o)))
+		}
+	}
+	if some {
+		time.Sleep(releaseFor)
+	}
+	return errors.Join(errs...)
+}
+
+// leaves returns the errors that err joins.
+func leaves(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost error is meant
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// bits returns the number of bits of n.
+func bits(n uint64) (b int) {
+	for ; n > 0; n >>= 1 {
+		b++
+	}
+	return b
+}
+
+// termsOf returns the term of each owner's last command.
+func (g *grants) termsOf() [host.Owners]uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.terms
+}

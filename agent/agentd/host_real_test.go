@@ -1,0 +1,165 @@
+package agentd_test
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/agent/agentd"
+	"weir/datapath/testnet"
+)
+
+func addr(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+// inFlight returns the most bytes that were in flight on a stream's connection in some readings, and its MSS.
+func inFlight(t *testing.T, p *testnet.Pair, readings int) (most, mss int) {
+	t.Helper()
+	for range readings {
+		i := testnet.ReadTCPInfo(t, p.Client)
+		mss = int(i.Snd_mss)
+		most = max(most, int(i.Unacked)*mss)
+	}
+	return most, mss
+}
+
+const quick = 30 * 1460 // bytes in flight of a connection without a limit
+
+// granted is the window that limit grants: more than the least window, and a multiple of each window scale's unit, so that ACKs
+// have exactly it or less.
+const granted = 1 << 15
+
+// nearly is what can be in flight then: segments count in full there.
+const nearly = granted + 2*1460
+
+// acks checks the windows of the ACKs that arrived at a guest, and returns how many there were. since: those before do not count.
+func acks(t *testing.T, tap *testnet.Tap, since time.Time) (n int) {
+	t.Helper()
+	shift := map[netip.AddrPort]uint8{} // by the guest's end
+	tap.Each(t, func(s *testnet.Segment) {
+		switch {
+		case s.Out:
+		case s.Flags&testnet.SYN != 0:
+			shift[s.To] = scaleOf(t, s)
+		case s.Flags&testnet.ACK != 0 && s.At.After(since):
+			n++
+			if w := int(s.Window) << shift[s.To]; w > granted {
+				t.Errorf("an ACK to the VM has a window of %d bytes, granted are %d", w, granted)
+			}
+		}
+	})
+	return n
+}
+
+// scaleOf returns the window scale of a SYN (RFC 7323, 2.2).
+func scaleOf(t *testing.T, s *testnet.Segment) uint8 {
+	t.Helper()
+	for o := s.Options; len(o) > 2; {
+		switch {
+		case o[0] == 1:
+			o = o[1:]
+		case o[0] == 3:
+			return o[2]
+		case o[0] == 0 || o[1] < 2 || int(o[1]) > len(o):
+			t.Fatalf("options %x", s.Options)
+		default:
+			o = o[o[1]:]
+		}
+	}
+	t.Fatalf("a SYN without window scale: %x", s.Options)
+	return 0
+}
+
+// limit starts an agent and limits a pair of VM 1 by grants of the controller.
+func limit(t *testing.T) (m *machine, a *agent, s *testnet.Streams, stop func()) {
+	m = newMachine(t, 1, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
+	a = m.start(m.hostFile("", 0))
+	testnet.Until(t, "the controller knows the VM", func() bool { return slices.Equal(m.guests(), []uint32{1}) })
+	tap := testnet.NewTap(t, m.inside(0))
+	s = m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
+	if most, _ := inFlight(t, s.Pair(0), 2000); most < quick {
+		t.Fatalf("before the grant at most %d bytes are in flight: the test could not see a limit", most)
+	}
+	stop = m.keep(window(1, testnet.PeerIPv4(0), granted))
+	limited := func() bool {
+		most, _ := inFlight(t, s.Pair(0), 1)
+		return most <= nearly
+	}
+	testnet.Until(t, "the pair is limited", limited)
+	since := time.Now()
+	s.Progress(t, 500*1460)
+	if n := acks(t, tap, since); n < 20 {
+		t.Errorf("only %d ACKs arrived at the VM", n)
+	}
+	if most, _ := inFlight(t, s.Pair(0), 3000); most > nearly {
+		t.Errorf("%d bytes in flight, granted are %d", most, granted)
+	}
+	return m, a, s, stop
+}
+
+// released waits until the pair is not limited, and checks how long that took.
+func released(t *testing.T, s *testnet.Streams, since time.Time) {
+	t.Helper()
+	s.Mark()
+	testnet.Until(t, "the pair is released", func() bool {
+		most, _ := inFlight(t, s.Pair(0), 1)
+		return most >= quick
+	})
+	took := time.Since(since)
+	s.Progress(t, 1e6)
+	t.Logf("released after %v, longest stall %v", took, s.LongestGap())
+	if took > 1500*time.Millisecond || s.LongestGap() > 300*time.Millisecond {
+		t.Errorf("released after %v, longest stall %v", took, s.LongestGap())
+	}
+}
+
+// A pair that a controller limits is limited on the wire. When the controller dies, it is released within 1.5 s.
+func TestGrant_ControllerDies(t *testing.T) {
+	m, _, s, stop := limit(t)
+	status := m.until("the status shows the grant", func(s *agentd.Status) bool { return s.Host.Live == 1 })
+	vm := &status.Host.VMs[0]
+	if len(vm.Grants) != 1 || vm.Grants[0].Peer != testnet.PeerIPv4(0).String() || vm.Grants[0].LeftMs > 1000 || status.Bus.Controller != "c1" || status.Bus.Term == 0 {
+		t.Errorf("%+v %+v", status.Bus, vm)
+	}
+	stop()
+	m.stopController()
+	released(t, s, time.Now())
+	m.until("no grant is live", func(s *agentd.Status) bool { return s.Host.Live == 0 })
+}
+
+// kill -9 of the agent releases a pair within 1.5 s, and the next start continues.
+func TestGrant_AgentKilled(t *testing.T) {
+	m, a, s, _ := limit(t)
+	a.kill()
+	released(t, s, time.Now())
+	if n := testnet.AttachedTo(t, m.Ports[0]); n != 1 {
+		t.Errorf("%d programs at the VM's port", n)
+	}
+	m.start(m.hostFile("", 0))
+	testnet.Until(t, "the pair is limited again", func() bool {
+		most, _ := inFlight(t, s.Pair(0), 1)
+		return most <= nearly
+	})
+}
+
+// At the end grants are released, and nothing is left.
+func TestEnd(t *testing.T) {
+	m, a, s, stop := limit(t)
+	s.Mark()
+	a.end()
+	if n := testnet.AttachedTo(t, m.Ports[0]) + testnet.AttachedTo(t, m.Uplink); n != 0 {
+		t.Errorf("%d programs are left", n)
+	}
+	s.Progress(t, 1e6)
+	if most, _ := inFlight(t, s.Pair(0), 2000); most < quick || s.LongestGap() > 300*time.Millisecond {
+		t.Errorf("%d bytes in flight, longest stall %v", most, s.LongestGap())
+	}
+	stop()
+	if status := m.status(); status != nil {
+		t.Errorf("the agent answers: %+v", status)
+	}
+}

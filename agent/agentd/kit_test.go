@@ -1,0 +1,429 @@
+package agentd_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/agent/agentd"
+	"weir/agent/switchd"
+	"weir/agent/switchd/fairq"
+	"weir/bus"
+	"weir/bus/pki"
+	"weir/bus/weirv1"
+	"weir/datapath/attach"
+	"weir/datapath/testnet"
+	"weir/law"
+)
+
+const (
+	fileVariable = "WEIR_TEST_AGENT" // the file of an agent that the test binary then is
+	overVariable = "WEIR_TEST_AGENT_TAKE_OVER"
+	agentName    = "h7"
+	buckets      = 4
+)
+
+// TestMain is also the agent that tests start and kill.
+func TestMain(m *testing.M) {
+	if file := os.Getenv(fileVariable); file != "" {
+		if err := runAgent(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func runAgent(file string) error {
+	c, err := agentd.Load(file)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	c.Options = agentd.Options{
+		TakeOver: os.Getenv(overVariable) != "", Version: "test", Hangup: hangups, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Laws: switchd.New(fairq.Law{}),
+	}
+	return agentd.Run(ctx, c)
+}
+
+// machine is a hypervisor with an agent, and a controller's end of the bus.
+type machine struct {
+	*testnet.Hypervisor
+	t    *testing.T
+	dir  string
+	file string
+	log  *text
+
+	ca     *pki.CA
+	server *bus.Server
+	at     string // its address
+	runner *bus.Runner
+
+	mu     sync.Mutex
+	events []*weirv1.Events
+	origin *weirv1.Origin // of the agent's last report
+}
+
+// text collects what processes write.
+type text struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *text) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newMachine builds a hypervisor with a controller. Its namespace has a BPF file system of its own at the usual place, and
+// reaches the bus at 127.0.0.1:4222.
+func newMachine(t *testing.T, guests, peers int, o testnet.PathOptions) *machine {
+	t.Helper()
+	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, peers, o), t: t, dir: t.TempDir(), log: &text{}}
+	m.file = filepath.Join(m.dir, "agent.yaml")
+	t.Cleanup(func() {
+		if t.Failed() {
+			said := m.log.String()
+			t.Logf("the log:\n%s", said[max(0, len(said)-8000):])
+		}
+	})
+	m.Host.Must(t, func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, ""); err != nil {
+			return err
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(lo)
+	})
+	m.ca = &pki.CA{Dir: filepath.Join(m.dir, "ca")}
+	if err := m.ca.Create(); err != nil {
+		t.Fatal(err)
+	}
+	m.enrol("agent/" + agentName)
+	m.startBus()
+	m.startController()
+	return m
+}
+
+func (m *machine) enrol(id string) pki.Files {
+	m.t.Helper()
+	who, err := pki.ParseIdentity(id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var addresses []string
+	if who.Role == pki.Bus {
+		addresses = []string{"127.0.0.1"}
+	}
+	out := filepath.Join(m.dir, strings.ReplaceAll(id, "/", "-"))
+	if _, err := m.ca.Enrol(who, out, addresses, 0); err != nil {
+		m.t.Fatal(err)
+	}
+	return pki.In(out, who.Name)
+}
+
+// startServer starts the server of the bus, or starts it again.
+func (m *machine) startServer() {
+	m.t.Helper()
+	var err error
+	m.server, err = bus.StartServer(bus.ServerConfig{Listen: cmp.Or(m.at, "127.0.0.1:0"), Files: m.enrol("bus/b1"), Store: m.t.TempDir(), Log: m.logger("bus")})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.at = strings.TrimPrefix(m.server.URL(), "tls://")
+	m.t.Cleanup(m.stopServer)
+}
+
+func (m *machine) stopServer() {
+	if m.server != nil {
+		m.server.Close()
+		m.server = nil
+	}
+}
+
+// startBus starts the bus, with a way to it from the hypervisor.
+func (m *machine) startBus() {
+	m.t.Helper()
+	m.startServer()
+	var l net.Listener
+	m.Host.Must(m.t, func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(m.t.Context(), "tcp", "127.0.0.1:4222")
+		return err
+	})
+	m.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go m.forward(near)
+		}
+	}()
+}
+
+func (m *machine) forward(near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", m.at)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+	_, _ = io.Copy(near, far)
+}
+
+func (m *machine) logger(of string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(m.log, nil)).With("of", of)
+}
+
+// startController starts a controller that holds all buckets soon.
+func (m *machine) startController() {
+	m.t.Helper()
+	var err error
+	m.runner, err = bus.NewRunner(bus.RunnerConfig{
+		Client:  bus.ClientConfig{URLs: []string{"tls://" + m.at}, Files: m.enrol("controller/c1"), Log: m.logger("controller")},
+		Buckets: buckets, Term: bus.TermFile{Path: filepath.Join(m.dir, "term")}, Alone: true,
+		Events: func(agent string, e *weirv1.Events) {
+			if agent != agentName {
+				return
+			}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.events = append(m.events, e)
+			m.origin = e.GetOrigin()
+		},
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(m.stopController)
+}
+
+func (m *machine) stopController() {
+	if m.runner != nil {
+		m.runner.Close()
+		m.runner = nil
+	}
+}
+
+// newest returns the newest message of the agent for which wanted returns true; nil: none.
+func (m *machine) newest(wanted func(*weirv1.Events) bool) *weirv1.Events {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := len(m.events) - 1; i >= 0; i-- {
+		if wanted(m.events[i]) {
+			return m.events[i]
+		}
+	}
+	return nil
+}
+
+// guests returns the VMs of the newest inventory.
+func (m *machine) guests() (out []uint32) {
+	e := m.newest(func(e *weirv1.Events) bool { return e.GetHost() != 0 && e.GetInventory() != nil })
+	for _, g := range e.GetInventory().GetGuests() {
+		out = append(out, g.GetVm())
+	}
+	return out
+}
+
+// command commands the agent, and reports whether the command was sent.
+func (m *machine) command(grants ...law.Grant) bool {
+	m.mu.Lock()
+	origin := m.origin
+	m.mu.Unlock()
+	return origin != nil && m.runner.Command(agentName, origin, grants) == nil
+}
+
+// keep renews grants ten times in their lease of a second, until the function that it returns is called.
+func (m *machine) keep(grants ...law.Grant) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		every := time.NewTicker(100 * time.Millisecond)
+		defer every.Stop()
+		for {
+			m.command(grants...)
+			select {
+			case <-end:
+				return
+			case <-every.C:
+			}
+		}
+	}()
+	var once sync.Once
+	stop = func() { once.Do(func() { close(end); <-ended }) }
+	m.t.Cleanup(stop)
+	return stop
+}
+
+// header begins a file of the agent.
+func (m *machine) header() string {
+	return fmt.Sprintf("kind: Agent\nversion: 1\nbus: {urls: [\"tls://127.0.0.1:4222\"], keys: %s, buckets: %d}\nstate: %s\nmetrics: {listen: \"\"}\n",
+		filepath.Join(m.dir, "agent-"+agentName), buckets, filepath.Join(m.dir, "agent.term"))
+}
+
+// hostFile is a file with the role host and these guests. more are keys of the uplink.
+func (m *machine) hostFile(more string, guests ...int) string {
+	f := m.header() + "host:\n  number: 7\n  uplink: {port: up0" + more + "}\n  vms:\n"
+	for _, i := range guests {
+		f += m.vm(i)
+	}
+	return f
+}
+
+func (m *machine) vm(i int) string {
+	return fmt.Sprintf("    - {vm: %d, name: web%d, port: vm%d, mac: %q, addresses: [%s, \"%s\", \"fe80::/64\"], labels: {tenant: a}}\n", i+1, i+1, i, m.MACs[i], testnet.GuestIPv4(i), testnet.GuestIPv6(i))
+}
+
+func (m *machine) write(file string) {
+	m.t.Helper()
+	if err := os.WriteFile(m.file, []byte(file), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// agent is a running agent.
+type agent struct {
+	m    *machine
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// start starts the agent with a file.
+func (m *machine) start(file string, env ...string) *agent {
+	m.t.Helper()
+	m.write(file)
+	a := &agent{m: m, cmd: exec.Command(os.Args[0]), done: make(chan error, 1)}
+	a.cmd.Env = append(append(os.Environ(), fileVariable+"="+m.file), env...)
+	a.cmd.Stderr = m.log
+	m.Host.Must(m.t, a.cmd.Start)
+	go func() { a.done <- a.cmd.Wait() }()
+	m.t.Cleanup(func() { _ = a.cmd.Process.Kill(); <-a.done })
+	return a
+}
+
+// another starts a second agent, which must fail, and returns what it says.
+func (m *machine) another() string {
+	m.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fileVariable+"="+m.file)
+	var said []byte
+	m.Host.Must(m.t, func() error {
+		var err error
+		if said, err = cmd.CombinedOutput(); err == nil {
+			return errors.New("a second agent ran and ended")
+		}
+		return nil
+	})
+	return string(said)
+}
+
+// status reads the agent's status; nil: it does not answer.
+func (m *machine) status() *agentd.Status {
+	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	defer cancel()
+	s, err := agentd.ReadStatus(ctx, agentName, m.Host.Enter)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// until waits until the status is as wanted.
+func (m *machine) until(what string, wanted func(*agentd.Status) bool) (last *agentd.Status) {
+	m.t.Helper()
+	testnet.Until(m.t, what, func() bool {
+		last = m.status()
+		return last != nil && wanted(last)
+	})
+	return last
+}
+
+// reload has the agent read another file, and returns its answer.
+func (m *machine) reload(file string) *switchd.Answer {
+	m.t.Helper()
+	m.write(file)
+	a, err := agentd.Reload(m.t.Context(), agentName, m.Host.Enter)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return a
+}
+
+// end ends the agent with SIGTERM, and waits for it.
+func (a *agent) end() {
+	a.m.t.Helper()
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		a.m.t.Fatal(err)
+	}
+	err := <-a.done
+	a.done <- err
+	if err != nil {
+		a.m.t.Errorf("the agent ended with %v", err)
+	}
+}
+
+// kill kills the agent, and waits for it.
+func (a *agent) kill() {
+	_ = a.cmd.Process.Kill()
+	err := <-a.done
+	a.done <- err
+}
+
+// window is a window grant for a VM and a peer.
+func window(vm law.VM, peer net.IP, bytes uint64) law.Grant {
+	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm, Peer: addr(peer)}}, Value: bytes, Lease: time.Second}
+}
+
+// inside is guest i's end of its device.
+func (m *machine) inside(i int) attach.PortRef {
+	m.t.Helper()
+	p := attach.PortRef{Name: "guest", Enter: m.Guests[i].Enter}
+	m.Guests[i].Must(m.t, func() error {
+		l, err := netlink.LinkByName("eth0")
+		if err == nil {
+			p.Ifindex = l.Attrs().Index
+		}
+		return err
+	})
+	return p
+}

@@ -1,0 +1,140 @@
+package agentd
+
+import (
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"weir/bus/weirv1"
+	"weir/datapath/telemetry"
+)
+
+// sender sends reports.
+type sender interface {
+	SendTelemetry(*weirv1.Telemetry) error
+	SendEvents(*weirv1.Events) error
+}
+
+// readings reads telemetry, and sends it.
+type readings struct {
+	send  sender
+	log   *slog.Logger
+	every time.Duration // T
+
+	reading telemetry.Reading
+	totals  *weirv1.Totals
+	counts  ReadingCounts
+	late    atomic.Uint64
+	said    string
+}
+
+// ReadingCounts counts readings.
+type ReadingCounts struct {
+	Readings uint64 `json:"readings"`
+	Late     uint64 `json:"late"`       // readings that were left out, because the one before ended or began too late
+	Waiting  uint64 `json:"waiting"`    // times that a port's counts had to wait for the next reading
+	Failed   uint64 `json:"failed"`     // readings without the figures of some queue disciplines
+	Sent     uint64 `json:"sent"`       // messages with telemetry
+	Arrivals uint64 `json:"arrivals"`   // messages with arrivals
+	Lost     uint64 `json:"lost"`       // messages that the bus did not take. The next ones have their counts
+	Slowest  int64  `json:"slowest_us"` // the longest reading, with sending
+}
+
+func newReadings(send sender, log *slog.Logger, every time.Duration) readings {
+	return readings{send: send, log: log, every: every, totals: weirv1.NewTotals()}
+}
+
+// run calls read every T, at times that do not drift. read returns T.
+func (r *readings) run(stop <-chan struct{}, read func() time.Duration) {
+	runtime.LockOSThread() // other goroutines do not delay a thread of its own
+	defer runtime.UnlockOSThread()
+	every := read()
+	next := time.Now().Add(every)
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-timer.C:
+		}
+		every = read()
+		var left uint64
+		next, left = following(next, time.Now(), every)
+		r.late.Add(left)
+		timer.Reset(time.Until(next))
+	}
+}
+
+// following returns the first time of the schedule after now, and how many earlier ones it leaves out.
+func following(last, now time.Time, every time.Duration) (next time.Time, left uint64) {
+	next = last.Add(every)
+	if behind := now.Sub(next); behind > 0 {
+		left = uint64(behind / every)
+		next = next.Add(time.Duration(left) * every)
+	}
+	return next, left
+}
+
+// read reads all ports, and sends what changed.
+func (r *readings) read(t *telemetry.Telemetry) {
+	begun := time.Now()
+	r.counts.Readings++
+	if err := t.Read(&r.reading); err != nil {
+		r.counts.Failed++
+		r.say(err)
+	}
+	r.counts.Waiting = t.Late()
+	if len(r.reading.Telemetry.Ports) == 0 {
+		return
+	}
+	if m := r.totals.Telemetry(&r.reading.Telemetry); m != nil {
+		r.sent(r.send.SendTelemetry(m), &r.counts.Sent)
+	}
+	if m := r.totals.Arrivals(&r.reading.Arrivals); m != nil {
+		r.arrivals(m)
+	}
+	r.counts.Slowest = max(r.counts.Slowest, time.Since(begun).Microseconds())
+}
+
+// arrivals sends arrivals, in several messages if one would be too long.
+func (r *readings) arrivals(m *weirv1.Events) {
+	const full = weirv1.MaxMessage / 2 // leaves room for the rest of the message
+	if proto.Size(m) <= full {
+		r.sent(r.send.SendEvents(m), &r.counts.Arrivals)
+		return
+	}
+	bytes, from := 0, 0
+	for i, a := range m.GetArrivals() {
+		n := proto.Size(a) + 8
+		if bytes+n > full {
+			r.sent(r.send.SendEvents(&weirv1.Events{Switch: m.GetSwitch(), Arrivals: m.GetArrivals()[from:i]}), &r.counts.Arrivals)
+			bytes, from = 0, i
+		}
+		bytes += n
+	}
+	r.sent(r.send.SendEvents(&weirv1.Events{Switch: m.GetSwitch(), Arrivals: m.GetArrivals()[from:]}), &r.counts.Arrivals)
+}
+
+func (r *readings) sent(err error, count *uint64) {
+	if err != nil {
+		r.counts.Lost++ // the connection logs why it is down
+		return
+	}
+	*count++
+}
+
+// say logs an error that is new.
+func (r *readings) say(err error) {
+	if text := err.Error(); text != r.said {
+		r.said = text
+		r.log.Warn("cannot read all queue disciplines", "error", err)
+	}
+}
+
+// cutPort returns the name of a port of which a problem is.
+func cutPort(who string) (name string, ok bool) { return strings.CutPrefix(who, "port ") }

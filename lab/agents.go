@@ -1,0 +1,365 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"weir/bus/pki"
+	"weir/controller"
+	"weir/experiment"
+	"weir/law"
+)
+
+// A scheme with a law of a controller has a control plane in the management network: a controller with the bus in its process,
+// an agent with role host at each hypervisor, and one with role switch at each switch that runs the laws. They are processes of
+// the lab, with files and logs in the lab's directory.
+
+const (
+	lawController   = "laws" // the controller's name
+	busPort         = 4222
+	lawOpenFlowPort = 6654 // no switch connects to it; the lab's other controller has 6653
+	agentsDir       = "agents"
+	agentsPatience  = 60 * time.Second
+	agentsLook      = 50 * time.Millisecond
+)
+
+// Controlled is, in the lab, a law that runs at a controller: switches report to it, and hypervisors carry out its grants.
+func Controlled(spec law.Spec) Law {
+	return Law{
+		Check: func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
+		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
+			return startControlled(&spec, l, r, name)
+		},
+	}
+}
+
+func checkControlled(spec *law.Spec, r *experiment.Run, name string) error {
+	if !slices.ContainsFunc(r.Config.Graph.Nodes, func(n experiment.Node) bool { return n.Kind == experiment.Hypervisor }) {
+		return fmt.Errorf("law %s limits VMs at hypervisors, and there are none: set topology.hypervisors: true", name)
+	}
+	if _, err := spec.New(law.Controller, law.Pointer(r.Params[name]), &law.Topology{}); err != nil {
+		return fmt.Errorf("law %s: %w", name, err)
+	}
+	return nil
+}
+
+// controlled is a law's control plane. Close ends its processes.
+type controlled struct {
+	Quiet
+	lab        *Lab
+	name       string
+	controller *process
+	agents     map[string]*process // by name
+}
+
+func startControlled(spec *law.Spec, l *Lab, r *experiment.Run, name string) (Attached, error) {
+	c := &controlled{lab: l, name: name, agents: map[string]*process{}}
+	if err := c.start(spec, r, name); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *controlled) dir(file ...string) string {
+	return filepath.Join(append([]string{labsDir, c.lab.claim.Name, agentsDir}, file...)...)
+}
+
+func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error {
+	l := c.lab
+	if l.controllerProgram == nil || l.agentProgram == nil {
+		return fmt.Errorf("law %s runs at a controller, and this lab was built without one", name)
+	}
+	hosts, switches := l.controlledNodes(r.At)
+	keys, err := c.enrol(append(slices.Clone(hosts), switches...))
+	if err != nil {
+		return err
+	}
+	address := l.plan.byName[controllerNode].mgmt
+	params, err := json.Marshal(r.Params[name])
+	if err != nil {
+		return fmt.Errorf("law %s: parameters: %w", name, err)
+	}
+	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\nmetrics: {listen: \"\"}\ngeneration: %s\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
+		lawController, lawOpenFlowPort, c.dir("generation"), netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
+	if c.controller, err = c.spawn(controllerNode, l.controllerProgram, "controller", text); err != nil {
+		return err
+	}
+	url := fmt.Sprintf("tls://%v:%d", address, busPort)
+	every := law.Duration(0)
+	if spec.Interval != nil {
+		every = spec.Interval(law.Pointer(r.Params[name]))
+	}
+	for _, n := range hosts {
+		if c.agents[agentName(n)], err = c.spawn(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n)); err != nil {
+			return err
+		}
+	}
+	for _, n := range switches {
+		section := l.switchSection(n, every, spec.Signals)
+		if c.agents[agentName(n)], err = c.spawn(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+section); err != nil {
+			return err
+		}
+	}
+	return c.await()
+}
+
+// controlledNodes returns the hypervisors with a guest, and the switches that run the laws.
+func (l *Lab) controlledNodes(at []string) (hosts, switches []*node) {
+	for _, n := range l.plan.nodes {
+		switch {
+		case n.kind == experiment.Hypervisor && !n.mgmtOnly:
+			hosts = append(hosts, n)
+		case n.kind == experiment.Switch && slices.Contains(at, n.name) && l.hasSwitchPort(n.name):
+			switches = append(switches, n)
+		}
+	}
+	return hosts, switches
+}
+
+// agentName is the name in the certificate of a node's agent.
+func agentName(n *node) string { return fmt.Sprintf("node%d", n.index) }
+
+// enrol makes a CA and a certificate for everybody. It returns their directories. The key of the CA is removed afterwards.
+func (c *controlled) enrol(nodes []*node) (map[string]string, error) {
+	ca := &pki.CA{Dir: c.dir("ca")}
+	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
+		return nil, err
+	}
+	if err := ca.Create(); err != nil {
+		return nil, err
+	}
+	keys := map[string]string{}
+	one := func(id, as string, addresses []string) error {
+		who, err := pki.ParseIdentity(id)
+		if err != nil {
+			return err
+		}
+		keys[as] = c.dir("keys-" + as)
+		_, err = ca.Enrol(who, keys[as], addresses, 0)
+		return err
+	}
+	err := errors.Join(one("bus/lab", "bus", []string{c.lab.plan.byName[controllerNode].mgmt.String()}), one("controller/lab", "controller", nil))
+	for _, n := range nodes {
+		err = errors.Join(err, one("agent/"+agentName(n), agentName(n), nil))
+	}
+	return keys, errors.Join(err, os.RemoveAll(ca.Dir))
+}
+
+// spawn starts a program in a node, as a process of the lab, with a file and a log of this name. It has real-time priority,
+// as the forwarding processes have: it does not wait for the guests' programs.
+func (c *controlled) spawn(node string, program []string, name, text string) (*process, error) {
+	file := c.dir(name + ".yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(c.dir(name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program[0], append(slices.Clone(program[1:]), "-f", file)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	done, err := c.lab.claim.adopt(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := c.lab.Enter(node, func() error { return preferred(cmd.Start) }); err != nil {
+		return nil, fmt.Errorf("start %s in %s: %w", name, node, err)
+	}
+	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
+	go func() { p.err = cmd.Wait(); close(p.ended) }()
+	return p, nil
+}
+
+func agentFile(n *node, url, keys, state string) string {
+	return fmt.Sprintf("kind: Agent\nname: %s\nbus: {urls: [%q], keys: %s}\nstate: %s\nmetrics: {listen: \"\"}\n", agentName(n), url, keys, state)
+}
+
+// hostSection is the role host of a hypervisor. A guest's VM has its addresses for all profiles.
+func hostSection(n *node) string {
+	var uplink string
+	var vms []string
+	for _, p := range n.ports {
+		if p.peer.kind != experiment.Guest {
+			uplink = p.ifname
+			continue
+		}
+		var from []string
+		for _, profile := range p.peer.profiles {
+			from = append(from, p.peer.addr(profile).String())
+		}
+		vms = append(vms, fmt.Sprintf("    - {vm: %d, name: %q, port: %s, mac: %q, addresses: [%s]}\n",
+			vmOf(p.peer), p.peer.name, p.ifname, p.far.mac, strings.Join(from, ", ")))
+	}
+	return fmt.Sprintf("host:\n  number: %d\n  uplink: {port: %s}\n  vms:\n%s", n.index+1, uplink, strings.Join(vms, ""))
+}
+
+// vmOf is the number of a guest's VM.
+func vmOf(guest *node) law.VM { return law.VM(guest.index + 1) }
+
+// switchSection is the role switch of a switch: all of its shaped ports.
+func (l *Lab) switchSection(n *node, every law.Duration, asked []law.Signal) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "switch:\n  number: %d\n", n.subnet)
+	if every > 0 {
+		fmt.Fprintf(&b, "  interval: %v\n", every)
+	}
+	var signals []string
+	for signal, name := range map[law.Signal]string{law.Marks: "marks", law.Arrivals: "arrivals"} {
+		if slices.Contains(asked, signal) {
+			signals = append(signals, name)
+		}
+	}
+	slices.Sort(signals)
+	fmt.Fprintf(&b, "  signals: [%s]\n  ports:\n", strings.Join(signals, ", "))
+	for i, p := range n.ports {
+		if p.rate > 0 {
+			fmt.Fprintf(&b, "    - {port: %s, number: %d}\n", p.ifname, ofPort(i))
+		}
+	}
+	if slices.Contains(asked, law.Marks) {
+		b.WriteString("  sources:\n")
+		for _, g := range l.plan.guests() {
+			for _, profile := range g.profiles {
+				fmt.Fprintf(&b, "    - {vm: %d, addresses: [%v]}\n", vmOf(g), g.addr(profile))
+			}
+		}
+	}
+	return b.String()
+}
+
+// await waits until the controller commands every agent and knows what it has.
+func (c *controlled) await() error {
+	look := time.NewTicker(agentsLook)
+	defer look.Stop()
+	end := time.Now().Add(agentsPatience)
+	for {
+		missing, err := c.missing()
+		if err == nil && len(missing) == 0 {
+			return nil
+		}
+		if err := c.ended(); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			name := "controller"
+			if len(missing) > 0 {
+				name = missing[0]
+			}
+			return withLog(errors.Join(fmt.Errorf("the controller does not command %v within %v", missing, agentsPatience), err), c.dir(name+".log"))
+		}
+		<-look.C
+	}
+}
+
+// missing lists the agents that the controller does not command, or whose inventory it does not know.
+func (c *controlled) missing() ([]string, error) {
+	s, err := c.status()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	if s.Bus != nil {
+		for _, a := range s.Bus.Agents {
+			known[a.Name] = a.Commands && a.Ports+a.VMs > 0
+		}
+	}
+	var out []string
+	for name := range c.agents {
+		if !known[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func (c *controlled) status() (*controller.Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return controller.ReadStatus(ctx, lawController, c.lab.enterController)
+}
+
+// ended returns an error if a process has ended.
+func (c *controlled) ended() error {
+	check := func(name string, p *process) error {
+		select {
+		case <-p.ended:
+			return withLog(fmt.Errorf("%s has ended: %w", name, errors.Join(p.err, errors.New("without a request"))), c.dir(name+".log"))
+		default:
+			return nil
+		}
+	}
+	if err := check("controller", c.controller); err != nil {
+		return err
+	}
+	for name, p := range c.agents {
+		if err := check(name, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tally counts the law's grants. The error is that a part of the control plane has ended or is silent.
+func (c *controlled) Tally() (law.Tally, error) {
+	if err := c.ended(); err != nil {
+		return nil, err
+	}
+	s, err := c.status()
+	if err != nil {
+		return nil, err
+	}
+	missing, err := c.missing()
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the controller does not command %v", missing)
+	}
+	t := law.Tally{"grants": s.Bus.Grants["sent"]}
+	for result, n := range s.Bus.Grants {
+		if result != "sent" {
+			t["grants_"+result] = n
+		}
+	}
+	return t, err
+}
+
+// Close ends the processes, agents first: they release their grants.
+func (c *controlled) Close() error {
+	var all errgroup.Group
+	for name, p := range c.agents {
+		if p != nil {
+			all.Go(func() error { return endProcess(name, p) })
+		}
+	}
+	err := all.Wait()
+	if c.controller != nil {
+		err = errors.Join(err, endProcess("controller", c.controller))
+	}
+	return errors.Join(err, os.RemoveAll(c.dir()))
+}
+
+// endProcess asks a process to end, and kills it if it does not.
+func endProcess(name string, p *process) error {
+	_ = unix.Kill(p.pid, unix.SIGTERM) // it may have ended
+	select {
+	case <-p.ended:
+	case <-time.After(killGrace):
+		_ = unix.Kill(p.pid, unix.SIGKILL)
+		<-p.ended
+		return fmt.Errorf("%s did not end within %v and was killed", name, killGrace)
+	}
+	return nil
+}
