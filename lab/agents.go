@@ -22,9 +22,9 @@ import (
 	"weir/law"
 )
 
-// A scheme with a law of a controller has a control plane in the management network: a controller with the bus in its process,
-// an agent with role host at each hypervisor, and one with role switch at each switch that runs the laws. They are processes of
-// the lab, with files and logs in the lab's directory.
+// A scheme with a law of a controller has a control plane in the management network. A controller runs the bus in its process. Each
+// hypervisor has an agent with role host, and each switch that runs the laws has one with role switch. They are processes of the lab,
+// with files and logs in the lab's directory.
 
 const (
 	lawController   = "laws" // the controller's name
