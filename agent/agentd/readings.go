@@ -92,11 +92,11 @@ func (r *readings) read(t *telemetry.Telemetry) {
 	if len(r.reading.Telemetry.Ports) == 0 {
 		return
 	}
+	if m := r.totals.Arrivals(&r.reading.Arrivals); m != nil { // first: law/telemetry says so
+		r.arrivals(m)
+	}
 	if m := r.totals.Telemetry(&r.reading.Telemetry); m != nil {
 		r.sent(r.send.SendTelemetry(m), &r.counts.Sent)
-	}
-	if m := r.totals.Arrivals(&r.reading.Arrivals); m != nil {
-		r.arrivals(m)
 	}
 	r.counts.Slowest = max(r.counts.Slowest, time.Since(begun).Microseconds())
 }
