@@ -66,23 +66,35 @@ func (l *line) bdpWithQueue(handshake time.Duration, queue float64, flows uint32
 }
 
 const (
-	bdpTimeConstant = 4 * time.Second // with which the value follows the measurements
-	bdpStep         = 1.0 / 16        // smaller relative changes are not written to the kernel
+	bdpTimeConstant = 4 * time.Second        // with which the value follows the measurements, at most
+	bdpTimeLeast    = 400 * time.Millisecond // at least: some samples of the queue
+	bdpStep         = 1.0 / 16               // smaller relative changes are not written to the kernel
 )
 
-// smoothedBDP is a port's BDP as written to the kernel. It follows the measurements slowly and without jumps.
-type smoothedBDP struct{ follows, written float64 }
+// smoothedBDP is a port's BDP as written to the kernel: a mean over the latest time, which changes without jumps. Only
+// time with flows counts: an idle port has an empty queue, and a mean over that would starve the limited flows when
+// load begins. So the mean begins anew after a pause.
+type smoothedBDP struct {
+	within           time.Duration // the mean covers at most this time
+	covers           time.Duration // the time that it covers now
+	follows, written float64
+}
 
 // measured updates the value with a measurement of bytes, taken after the given time.
 func (p *smoothedBDP) measured(bytes float64, after time.Duration) {
-	if p.follows == 0 {
+	p.covers = min(p.covers+after, p.within)
+	if p.follows == 0 || p.covers <= after {
 		p.follows = bytes
+	} else {
+		p.follows += (bytes - p.follows) * float64(after) / float64(p.covers)
 	}
-	p.follows += (bytes - p.follows) * min(1, float64(after)/float64(bdpTimeConstant))
 	if d := p.follows - p.written; d > bdpStep*p.written || -d > bdpStep*p.written {
 		p.written = p.follows
 	}
 }
+
+// idle shortens the time that the mean covers by a time without flows: the load that comes may differ.
+func (p *smoothedBDP) idle(after time.Duration) { p.covers = max(p.covers-after, 0) }
 
 // stage is the stage of a port's canary.
 type stage uint8
@@ -104,11 +116,13 @@ type canary struct {
 }
 
 func newCanary(percent int, r *Rollback) *canary {
-	c := &canary{percent: percent, stage: stageEnforcing}
+	c := &canary{percent: percent, stage: stageEnforcing, bdp: smoothedBDP{within: bdpTimeConstant}}
 	if percent == 0 || len(r.If) == 0 {
 		return c
 	}
 	c.watch = newRollbackWatch(r, percent == 100)
+	// A window that is late by more than a part would be judged as if the law had wanted it so.
+	c.bdp.within = max(min(bdpTimeConstant, c.watch.part), bdpTimeLeast)
 	if c.watch.needsBefore() {
 		c.stage = stageBefore
 	}
@@ -161,7 +175,11 @@ func (c *canary) wantsFlows() bool {
 // read processes a reading taken some time after the one before. It returns a description of what happened, or "".
 // After an event the law must be configured again.
 func (c *canary) read(r *portReading, after time.Duration) (event string) {
-	c.bdp.measured(c.line.bdpWithQueue(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), r.stats.Flows), after)
+	if n := r.stats.Flows; n > 0 {
+		c.bdp.measured(c.line.bdpWithQueue(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), n), after)
+	} else {
+		c.bdp.idle(after)
+	}
 	if h := r.stats.HandshakeRTT; h > 0 && (c.handshake == 0 || h < c.handshake) {
 		c.handshake = h
 	}

@@ -20,8 +20,8 @@ func (c *counted) Stats(...string) ([]reading.Stats, error) { return c.stats, c.
 // The time before a reading that fails counts for the next one.
 func TestRole_ReadsCanariesAfterAFault(t *testing.T) {
 	c := newCanary(50, &Rollback{})
-	c.line, c.bdp = testLine, smoothedBDP{follows: 5000, written: 5000}
-	f := &counted{stats: []reading.Stats{{Port: "p", QueueBytes: 200}}}
+	c.line, c.bdp = testLine, smoothedBDP{within: bdpTimeConstant, covers: bdpTimeConstant, follows: 5000, written: 5000}
+	f := &counted{stats: []reading.Stats{{Port: "p", Flows: 1, QueueBytes: 200}}}
 	r := &role{attached: &Attached{running: []Running{f}}, canaries: map[string]*canary{"p": c}}
 	begun := time.Unix(1000, 0)
 	for _, row := range []struct {

@@ -65,7 +65,7 @@ func TestLine_WholeSegments(t *testing.T) {
 // of a certain size, and approaches a steady measurement.
 func TestSmoothedBDP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p smoothedBDP
+		p := smoothedBDP{within: bdpTimeConstant}
 		least, most := math.Inf(1), 0.0
 		for _, bytes := range rapid.SliceOfN(rapid.Float64Range(1, 1e9), 1, 50).Draw(t, "measured") {
 			before := p.written
@@ -86,11 +86,54 @@ func TestSmoothedBDP(t *testing.T) {
 			t.Fatalf("wrote %g, measured %g for long", p.written, last)
 		}
 	})
-	p := smoothedBDP{}
-	p.measured(1000, 0)
+	p := smoothedBDP{within: bdpTimeConstant}
+	for range 16 {
+		p.measured(1000, 250*time.Millisecond)
+	}
 	p.measured(2000, 250*time.Millisecond)
 	if p.follows != 1062.5 || p.written != 1000 {
 		t.Errorf("a quarter of a second later: %+v", p)
+	}
+	// After a pause the mean begins anew, and then covers what was measured since.
+	p.idle(time.Minute)
+	if p.written != 1000 {
+		t.Errorf("a pause changed the value: %+v", p)
+	}
+	for i, follows := range []float64{3000, 4000, 5000} {
+		if p.measured([]float64{3000, 5000, 7000}[i], 250*time.Millisecond); p.follows != follows {
+			t.Errorf("%d quarters of a second after a pause: %+v, want %g", i+1, p, follows)
+		}
+	}
+	p.idle(250 * time.Millisecond) // a short one: the mean weighs less
+	if p.measured(8000, 250*time.Millisecond); p.follows != 6000 {
+		t.Errorf("after a short pause: %+v", p)
+	}
+}
+
+// Limited flows must get their share of a queue before a rule can be broken in each part of its time. Otherwise load
+// that begins is judged by windows for an empty queue.
+func TestCanary_FollowsLoad(t *testing.T) {
+	const every, flows, queue = 200 * time.Millisecond, 32, 100_000
+	for _, over := range []time.Duration{time.Second, 2 * time.Second, 10 * time.Second, time.Minute} {
+		for _, before := range []uint32{0, 1} { // flows, with an empty queue
+			c := newCanary(50, &Rollback{If: []Rule{{Goodput, 0.5}}, Over: law.Duration(over)})
+			c.line = testLine
+			c.line.segment = 1448
+			for range time.Minute / every {
+				c.read(&portReading{stats: reading.Stats{Flows: before}}, every)
+			}
+			loaded := &portReading{stats: reading.Stats{Flows: flows, QueueBytes: queue}}
+			want, long := c.line.bdpWithQueue(0, queue, flows), every // an idle port knows at once
+			if before > 0 {
+				long = 2 * max(c.watch.part, bdpTimeLeast)
+			}
+			for range long / every {
+				c.read(loaded, every)
+			}
+			if h := c.enforcement(); h.BDP < 0.8*want || h.BDP > want {
+				t.Errorf("over %v, %d flows before: a BDP of %.0f bytes after %v, measured %.0f", over, before, h.BDP, long, want)
+			}
+		}
 	}
 }
 
@@ -117,7 +160,7 @@ func TestCanary_Enforcement(t *testing.T) {
 	// While unlimited flows fill the queue, limited ones must get their share of it.
 	c := &canary{percent: 10, stage: stageEnforcing, line: testLine}
 	for range 100 {
-		c.read(&portReading{stats: reading.Stats{QueueBytes: 100_000}}, time.Second)
+		c.read(&portReading{stats: reading.Stats{Flows: 1, QueueBytes: 100_000}}, time.Second)
 	}
 	if h := c.enforcement(); uint32(h.BDP) != 105_000 {
 		t.Errorf("with 100 KB in the queue: %+v", h)

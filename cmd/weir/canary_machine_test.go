@@ -248,3 +248,20 @@ func TestCanary_GoodParametersStay(t *testing.T) {
 		t.Error("the rules were never judged")
 	}
 }
+
+// Load that begins on an idle port, under correct parameters, breaks no rule: the windows follow the queue that the
+// unlimited flows build within the time that the rule needs.
+func TestCanary_LoadBegins(t *testing.T) {
+	parallel(t)
+	m := newMachine(t)
+	p := m.switchFile("enforce: {percent: 50}\nrollback: {if: [goodput < 0.5], over: 1s}\n")
+	m.patient(p)
+	m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Mode == fairq.EnforcePart })
+	s := m.NewStreams(t, testnet.ReceiverIPv4, 32)
+	for range 6 { // 30 MB, which take 2.4 s on the line: judged several times
+		s.Progress(t, 5_000_000/32)
+	}
+	if note := m.noteOf(); note != "" {
+		t.Error(note)
+	}
+}
