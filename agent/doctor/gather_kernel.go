@@ -138,7 +138,7 @@ type moduleSign struct{ name, btfType, option string }
 
 // moduleFinder reads the lists of modules once.
 func (g *gatherer) moduleFinder() func(moduleSign) ModuleState {
-	spec, btfErr := btf.LoadKernelSpec()
+	spec, btfErr := attach.KernelTypes().Kernel()
 	lists := map[string]string{}
 	for _, name := range []string{"modules.builtin", "modules.dep"} {
 		if b, err := g.read("lib/modules", g.release, name); err == nil {

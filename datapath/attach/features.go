@@ -127,7 +127,7 @@ func mayLoad() (bool, error) {
 }
 
 func haveBTF() (bool, error) {
-	_, err := btf.LoadKernelSpec()
+	_, err := kernelTypes.Kernel()
 	return Supported(err)
 }
 
@@ -168,7 +168,7 @@ func haveTracepointBTF() (bool, error) {
 // KernelHas returns a probe that looks for a type of kind T in the kernel's BTF.
 func KernelHas[T btf.Type](name string) func() (bool, error) {
 	return func() (bool, error) {
-		spec, err := btf.LoadKernelSpec()
+		spec, err := kernelTypes.Kernel()
 		if err != nil {
 			return false, err
 		}

@@ -23,7 +23,7 @@ func probes() []attach.Probe {
 
 // haveDeviceState probes whether net_device.reg_state can be read as a byte; it was a bit field before.
 func haveDeviceState() (bool, error) {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := attach.KernelTypes().Kernel()
 	if err != nil {
 		return false, err
 	}

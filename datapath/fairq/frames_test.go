@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"weir/datapath/attach"
 	"weir/datapath/internal/frames"
@@ -77,7 +76,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	s := &frameSwitch{}
 	must(spec.Copy().LoadAndAssign(&s.fairqMaps, nil))
 	tb.Cleanup(func() { must(s.Close()) })
-	options := &ebpf.CollectionOptions{Cache: btf.NewCache(), MapReplacements: s.shared()}
+	options := &ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: s.shared()}
 	for i := range uint32(ports) {
 		must(spec.Variables[fairqVarPortId].Set(i))
 		var p framePrograms

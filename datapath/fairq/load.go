@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"weir/datapath/attach"
 )
@@ -23,12 +22,10 @@ func (s *programSource) other(spec *ebpf.MapSpec, have *ebpf.Map) *attach.OtherS
 	return o
 }
 
-// programSource is what the program's instances are made from. It reads the kernel's type information once for
-// all of them, because that takes far longer than a load.
+// programSource is what the program's instances are made from.
 type programSource struct {
-	spec   *ebpf.CollectionSpec
-	kernel *btf.Cache
-	cfg    *Config
+	spec *ebpf.CollectionSpec
+	cfg  *Config
 }
 
 func newSource(c *Config) (*programSource, error) {
@@ -58,7 +55,7 @@ func newSource(c *Config) (*programSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set the program's constants: %w", err)
 	}
-	return &programSource{spec: spec, kernel: btf.NewCache(), cfg: c}, nil
+	return &programSource{spec: spec, cfg: c}, nil
 }
 
 // byName returns where the maps are that the instances of a switch share, and that are pinned, by their names.
@@ -143,7 +140,7 @@ func (s *programSource) rehearse() error {
 	}
 	alone := *s.cfg
 	alone.Pin = ""
-	again := &programSource{s.spec, s.kernel, &alone}
+	again := &programSource{s.spec, &alone}
 	m, err := again.openMaps()
 	if err != nil {
 		return err
@@ -253,7 +250,7 @@ func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps, par
 		}
 	}
 	maps.Copy(shared, parking)
-	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: shared}); err != nil {
+	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: shared}); err != nil {
 		return fmt.Errorf("load program weir_fairq: %w", err)
 	}
 	return nil

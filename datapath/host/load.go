@@ -7,17 +7,14 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"weir/datapath/attach"
 )
 
-// source is what the programs' instances are made from. It reads the kernel's type information once for all of them, because
-// that takes far longer than a load.
+// source is what the programs' instances are made from.
 type source struct {
-	spec   *ebpf.CollectionSpec
-	kernel *btf.Cache
-	pin    string
+	spec *ebpf.CollectionSpec
+	pin  string
 }
 
 func newSource(c *Config) (*source, error) {
@@ -33,7 +30,7 @@ func newSource(c *Config) (*source, error) {
 	if err := spec.Variables[hostVarUplinkIfindex].Set(uint32(c.Uplink.Ifindex)); err != nil {
 		return nil, fmt.Errorf("set the uplink: %w", err)
 	}
-	return &source{spec: spec, kernel: btf.NewCache(), pin: c.Pin}, nil
+	return &source{spec: spec, pin: c.Pin}, nil
 }
 
 // setSeed sets the secret that the keys of IPv6 connections follow from.
@@ -95,7 +92,7 @@ func Rehearse(c Config) error {
 
 // rehearse checks that the programs load here, before a running process is asked to leave. It changes nothing.
 func (s *source) rehearse() error {
-	alone := &source{spec: s.spec, kernel: s.kernel}
+	alone := &source{spec: s.spec}
 	m, err := alone.openMaps()
 	if err != nil {
 		return err
@@ -134,7 +131,7 @@ func (s *source) load(maps *hostMaps, name string, variables map[string]any) (*e
 	for key, at := range byName(maps) {
 		shared[key] = *at
 	}
-	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: shared})
+	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: shared})
 	if err != nil {
 		return nil, fmt.Errorf("load program %s: %w", name, err)
 	}

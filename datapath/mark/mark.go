@@ -8,7 +8,6 @@ import (
 	"io/fs"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
@@ -202,19 +201,15 @@ func (m *Mark) clearCounters(id uint32) error {
 	return nil
 }
 
-// markSource is what the program's instances are made from. It reads the kernel's type information once for all
-// of them, because that takes far longer than a load.
-type markSource struct {
-	spec   *ebpf.CollectionSpec
-	kernel *btf.Cache
-}
+// markSource is what the program's instances are made from.
+type markSource struct{ spec *ebpf.CollectionSpec }
 
 func newMarkSource() (*markSource, error) {
 	spec, err := loadMark()
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded program: %w", err)
 	}
-	return &markSource{spec, btf.NewCache()}, nil
+	return &markSource{spec}, nil
 }
 
 // load loads the program with port_id set to id, using the maps given.
@@ -225,7 +220,7 @@ func (s *markSource) load(id uint32, configs, counts *ebpf.Map) (*ebpf.Program, 
 	}
 	var programs markPrograms
 	err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{
-		Cache:           s.kernel,
+		Cache:           attach.KernelTypes(),
 		MapReplacements: map[string]*ebpf.Map{markMapConfigs: configs, markMapCounts: counts},
 	})
 	if err != nil {

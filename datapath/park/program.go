@@ -135,7 +135,7 @@ func (p *Park) attach() error {
 		return fmt.Errorf("read the embedded program: %w", err)
 	}
 	var programs parkPrograms
-	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{MapReplacements: p.Maps()}); err != nil {
+	if err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: p.Maps()}); err != nil {
 		return fmt.Errorf("load program %s: %w", parkProgWeirParkReturn, err)
 	}
 	defer func() { _ = programs.WeirParkReturn.Close() }()

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
@@ -113,7 +112,7 @@ func (t *Telemetry) attachAll(ports []Port) (err error) {
 		return err
 	}
 	t.spec.Maps[kernelMapPorts].MaxEntries = uint32(t.config.Room)
-	if err := t.spec.LoadAndAssign(&t.objects, nil); err != nil {
+	if err := t.spec.LoadAndAssign(&t.objects, &ebpf.CollectionOptions{Cache: attach.KernelTypes()}); err != nil {
 		return fmt.Errorf("create tables: %w", err)
 	}
 	if t.shared, err = mapShared(t.objects.Ports, t.config.Room); err != nil {
@@ -136,9 +135,8 @@ func (t *Telemetry) Add(ports ...Port) error {
 func (t *Telemetry) add(ports []Port) error {
 	t.changes.Lock()
 	defer t.changes.Unlock()
-	kernel := btf.NewCache()
 	for i, p := range ports {
-		if err := t.attach(kernel, p); err != nil {
+		if err := t.attach(p); err != nil {
 			err = fmt.Errorf("attach to %s: %w", p.Name, err)
 			for _, before := range ports[:i] {
 				err = errors.Join(err, t.remove(before.N))
@@ -193,7 +191,7 @@ func (t *Telemetry) freeID() (uint32, error) {
 	return 0, ErrFull
 }
 
-func (t *Telemetry) attach(kernel *btf.Cache, ref Port) error {
+func (t *Telemetry) attach(ref Port) error {
 	if _, err := ref.QueueWithBacklog(); err != nil {
 		return err
 	}
@@ -206,7 +204,7 @@ func (t *Telemetry) attach(kernel *btf.Cache, ref Port) error {
 	}
 	p := &port{Port: ref, id: id}
 	t.shared.ports[id] = kernelPortCounts{} // of a port that was removed
-	if p.program, err = t.load(kernel, id); err != nil {
+	if p.program, err = t.load(id); err != nil {
 		return err
 	}
 	if p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Tail()); err != nil {
@@ -222,7 +220,7 @@ func (t *Telemetry) attach(kernel *btf.Cache, ref Port) error {
 }
 
 // load loads a port's program.
-func (t *Telemetry) load(kernel *btf.Cache, id uint32) (*ebpf.Program, error) {
+func (t *Telemetry) load(id uint32) (*ebpf.Program, error) {
 	var collect uint32
 	if t.marks {
 		collect |= collectMarks
@@ -237,7 +235,7 @@ func (t *Telemetry) load(kernel *btf.Cache, id uint32) (*ebpf.Program, error) {
 		return nil, err
 	}
 	var programs kernelPrograms
-	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{Cache: kernel, MapReplacements: map[string]*ebpf.Map{
+	err = spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: map[string]*ebpf.Map{
 		kernelMapPorts: t.objects.Ports, kernelMapFlows: t.objects.Flows, kernelMapSources: t.objects.Sources,
 	}})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"weir/datapath/attach"
 )
 
 // poll is the interval at which the ring buffer is emptied. The programs never wake the reader, so that it costs a
@@ -168,7 +170,7 @@ func (r *Recorder) readOthers() error {
 // the enumeration.
 func dropReasons() map[uint64]string {
 	names := map[uint64]string{}
-	spec, err := btf.LoadKernelSpec()
+	spec, err := attach.KernelTypes().Kernel()
 	if err != nil {
 		return names
 	}

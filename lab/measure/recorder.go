@@ -90,7 +90,7 @@ func Start(ports []Port) (*Recorder, error) {
 	}
 	r := &Recorder{ports: ports, stop: make(chan struct{})}
 	r.init(len(ports))
-	if err := spec.LoadAndAssign(&r.objects, nil); err != nil {
+	if err := spec.LoadAndAssign(&r.objects, &ebpf.CollectionOptions{Cache: attach.KernelTypes()}); err != nil {
 		return nil, fmt.Errorf("measure: load programs: %w", err)
 	}
 	if err := r.attach(); err != nil {

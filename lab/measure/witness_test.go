@@ -8,6 +8,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
 )
 
 // witness counts the drops by the queues of ports at which the kernel runs a tracing program. It shares nothing with the
@@ -75,7 +77,7 @@ func (w *witness) seen(t *testing.T) int {
 
 // witnessProgram counts a call of kfree_skb whose reason is a queue's and whose device is in the map.
 func witnessProgram(counts *ebpf.Map) (asm.Instructions, error) {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := attach.KernelTypes().Kernel()
 	if err != nil {
 		return nil, err
 	}

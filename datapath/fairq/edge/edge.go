@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
@@ -100,9 +99,8 @@ func Attach(ports []Port, c Config) (*Edge, error) {
 	if err := e.createMaps(spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("edge: %w", err), e.Close())
 	}
-	kernel := btf.NewCache() // read once for all ports: it takes far longer than a load
 	for id, p := range ports {
-		if err := e.attach(spec, kernel, uint32(id), p); err != nil {
+		if err := e.attach(spec, uint32(id), p); err != nil {
 			return nil, errors.Join(fmt.Errorf("attach edge to %s: %w", p.Name, err), e.Close())
 		}
 	}
@@ -151,7 +149,7 @@ var edgeProgramsAt = map[Side][2]struct {
 }
 
 // attach loads a port's instances of the programs and attaches them to its device.
-func (e *Edge) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, port Port) error {
+func (e *Edge) attach(spec *ebpf.CollectionSpec, id uint32, port Port) error {
 	mtu, err := attach.DeviceMTU(port.PortRef)
 	if err != nil {
 		return err
@@ -166,7 +164,7 @@ func (e *Edge) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, p
 			delete(spec.Programs, name)
 		}
 	}
-	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: kernel, MapReplacements: e.maps})
+	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: e.maps})
 	if err != nil {
 		return fmt.Errorf("load program %s: %w", apply.name, err)
 	}

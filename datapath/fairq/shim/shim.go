@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
@@ -92,9 +91,8 @@ func Attach(ports []Port, c Config) (*Shim, error) {
 	if err := s.createMaps(spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("shim: %w", err), s.Close())
 	}
-	kernel := btf.NewCache() // read once for all ports: it takes far longer than a load
 	for id, p := range ports {
-		if err := s.attach(spec, kernel, uint32(id), p); err != nil {
+		if err := s.attach(spec, uint32(id), p); err != nil {
 			return nil, errors.Join(fmt.Errorf("attach shim to %s: %w", p.Name, err), s.Close())
 		}
 	}
@@ -113,7 +111,7 @@ func (s *Shim) createMaps(spec *ebpf.CollectionSpec) (err error) {
 }
 
 // attach loads a port's instances of the programs and attaches them to its device.
-func (s *Shim) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, port Port) error {
+func (s *Shim) attach(spec *ebpf.CollectionSpec, id uint32, port Port) error {
 	egress, anchor := shimProgWeirShimSend, link.Head()
 	if port.Side == Clear {
 		egress, anchor = shimProgWeirShimClear, link.Tail()
@@ -128,7 +126,7 @@ func (s *Shim) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, p
 		}
 	}
 	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		Cache:           kernel,
+		Cache:           attach.KernelTypes(),
 		MapReplacements: map[string]*ebpf.Map{shimMapCounts: s.counts, shimMapConnections: s.connections},
 	})
 	if err != nil {
