@@ -14,8 +14,9 @@ import (
 func TestFairQFrames_EndOfPortKeepsCounts(t *testing.T) {
 	const connections = 5000
 	s := newFrameTable(t, frameConfig{flows: 65536, pending: 16384})
+	control := s.controls(t)
 	f := &Attachment{maps: &s.fairqMaps, control: &controlPrograms{
-		Arm: s.control.WeirFairqArm, Disarm: s.control.WeirFairqDisarm, Clear: s.control.WeirFairqClear,
+		Arm: control.WeirFairqArm, Disarm: control.WeirFairqDisarm, Clear: control.WeirFairqClear,
 	}}
 	var handshakes [connections][3][]byte
 	for i := range handshakes {

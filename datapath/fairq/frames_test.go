@@ -17,10 +17,8 @@ import (
 // frameSwitch is the switch program on ports without devices: BPF_PROG_TEST_RUN sends frames through it. Its
 // timers do not run, so a grant stays as a test sets it.
 type frameSwitch struct {
-	fairqMaps
-	programs []*ebpf.Program // of each port
-	control  framePrograms   // those that user space runs
-	last     []fairqPortCounts
+	*loaded
+	last []fairqPortCounts
 }
 
 // frameConfig is the configuration of the switch. Zeros: the program's defaults.
@@ -31,20 +29,6 @@ type frameConfig struct {
 	flows, pending                   uint32          // sizes of the tables
 	law                              fairqPortConfig // of every port
 	edge                             EdgeMode
-}
-
-// framePrograms are fairqPrograms without the one with credits, which takes the verifier longer than all others together.
-type framePrograms struct {
-	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
-	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
-	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
-	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
-	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
-}
-
-// Close closes all programs.
-func (p *framePrograms) Close() error {
-	return _FairqClose(p.WeirFairq, p.WeirFairqArm, p.WeirFairqClear, p.WeirFairqDisarm, p.WeirFairqSweep)
 }
 
 // newFrameSwitch makes a switch with this many ports.
@@ -60,29 +44,11 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 			tb.Fatalf("%+v", err)
 		}
 	}
-	spec, err := loadFairq()
-	must(err)
-	if c.flows > 0 {
-		spec.Maps[fairqMapFlows].MaxEntries, spec.Maps[fairqMapPending].MaxEntries = c.flows, c.pending
-	}
-	for name, value := range map[string]uint8{
-		fairqVarCount: c.count, fairqVarScale: c.scale, fairqVarShrink: c.shrink, fairqVarUnifyShift: c.unifyShift,
-		fairqVarScoped: uint8(min(1, len(c.scope))), fairqVarSignedMode: uint8(c.signed),
-	} {
-		must(spec.Variables[name].Set(value))
-	}
-	edge := c.edge.withDefaults()
-	must(edge.set(spec))
-	s := &frameSwitch{}
-	must(spec.Copy().LoadAndAssign(&s.fairqMaps, nil))
-	tb.Cleanup(func() { must(s.Close()) })
-	options := &ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: s.shared()}
+	s := &frameSwitch{loaded: frameConstants{
+		count: c.count, scale: c.scale, shrink: c.shrink, unifyShift: c.unifyShift, signed: c.signed,
+		scoped: len(c.scope) > 0, flows: c.flows, pending: c.pending, edge: c.edge,
+	}.take(tb, ports)}
 	for i := range uint32(ports) {
-		must(spec.Variables[fairqVarPortId].Set(i))
-		var p framePrograms
-		must(spec.Copy().LoadAndAssign(&p, options))
-		tb.Cleanup(func() { must(p.Close()) })
-		s.programs, s.control = append(s.programs, p.WeirFairq), p
 		must(s.Configs.Put(i, c.law.withDefaults(tb)))
 		must(s.Ports.Put(i, fairqPort{Generation: 1}))
 	}

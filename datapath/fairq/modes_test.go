@@ -39,39 +39,45 @@ func TestFairQ_EveryWayToKnowScales(t *testing.T) {
 				if m.scale == fairq.ScaleShim {
 					p.shimmed(t)
 				}
-				for _, pair := range pairs {
-					p.checkMode(t, m, pair)
-				}
+				p.checkMode(t, m, pairs)
 				p.checksums(t)
 			})
 		}
 	}
 }
 
-func (p *rwndPath) checkMode(t *testing.T, m scaleMode, scales [2]int) {
+// checkMode opens a connection for each pair of scales: with a shim before the switch program is attached, else after.
+func (p *rwndPath) checkMode(t *testing.T, m scaleMode, pairs [][2]int) {
 	t.Helper()
-	config := fairq.Config{Scale: m.scale, UnifyShift: uint8(max(m.unify, 0))}
-	older := m.scale == fairq.ScaleShim
-	var f *fairq.Attachment
-	if !older {
-		f = p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), config)
-	}
-	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scales[1]))
-	defer l.Close()
-	c := p.Dial(t, l, testnet.WindowScale(scales[0]))
-	defer c.Close()
-	if older {
-		f = p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), config)
-	}
-	defer f.Close()
-	testnet.Send(t, c.Client, c.Server, cellBytes)
-	testnet.Send(t, c.Server, c.Client, cellBytes)
-	if older {
-		out, in := statsOfBoth(t, f)
-		if out.Adopted+in.Adopted != 1 {
-			t.Errorf("%d connections were adopted, want 1", out.Adopted+in.Adopted)
+	var conns []*testnet.Pair
+	open := func() {
+		for _, scales := range pairs {
+			l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scales[1]))
+			conns = append(conns, p.Dial(t, l, testnet.WindowScale(scales[0])))
+			_ = l.Close()
 		}
 	}
+	older := m.scale == fairq.ScaleShim
+	if older {
+		open()
+	}
+	f := p.govern(t, limitedTo(modeGrant), limitedTo(modeGrant), fairq.Config{Scale: m.scale, UnifyShift: uint8(max(m.unify, 0))})
+	if !older {
+		open()
+	}
+	for i, c := range conns {
+		p.checkModeOf(t, m, c, pairs[i])
+		c.Close()
+	}
+	if out, in := statsOfBoth(t, f); older && int(out.Adopted+in.Adopted) != len(pairs) {
+		t.Errorf("%d connections were adopted, want %d", out.Adopted+in.Adopted, len(pairs))
+	}
+}
+
+func (p *rwndPath) checkModeOf(t *testing.T, m scaleMode, c *testnet.Pair, scales [2]int) {
+	t.Helper()
+	testnet.Send(t, c.Client, c.Server, cellBytes)
+	testnet.Send(t, c.Server, c.Client, cellBytes)
 	for end, conn := range []*net.TCPConn{c.Client, c.Server} {
 		i := testnet.ReadTCPInfo(t, conn)
 		own, peer := scales[end], scales[1-end]
