@@ -135,7 +135,7 @@ func TestSwitchCredits_Killed(t *testing.T) {
 	m.patient(p)
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, manyFlows)
 	var longest time.Duration
-	for n := range rounds(3, 20) {
+	for n := range rounds(2, 20) {
 		m.until(p, "500 packets wait", func() bool { return m.parked().Packets >= 500 })
 		streams.Mark()
 		p.kill()

@@ -193,13 +193,35 @@ func AddrPort(a net.Addr) netip.AddrPort {
 // needs 10 ms may take seconds.
 const Patience = time.Minute
 
+const (
+	lookLeast = 200 * time.Microsecond // between two looks at a condition
+	lookMost  = 10 * time.Millisecond  // if looks cost nothing
+)
+
+// looks paces the looks at a condition. The looks take at most half of a processor, which others need, and notice the
+// condition late by at most a sixteenth of the wait.
+type looks struct{ began, ended time.Time }
+
+// wait waits until the time of the next look. It reports whether Patience is over.
+func (l *looks) wait() (over bool) {
+	now := time.Now()
+	if l.began.IsZero() {
+		l.began, l.ended = now, now
+	}
+	waited, cost := now.Sub(l.began), now.Sub(l.ended)
+	if waited > Patience {
+		return true
+	}
+	<-time.After(max(lookLeast, cost, min(waited/16, lookMost)))
+	l.ended = time.Now()
+	return false
+}
+
 // Until waits for a condition, and fails if it does not become true within Patience.
 func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	look := time.NewTicker(200 * time.Microsecond)
-	defer look.Stop()
-	for end := time.Now().Add(Patience); !condition(); <-look.C {
-		if time.Now().After(end) {
+	for l := (looks{}); !condition(); {
+		if l.wait() {
 			tb.Fatalf("not within %v: %s", Patience, what)
 		}
 	}
