@@ -146,11 +146,12 @@ func (s *programSource) rehearse() error {
 		return err
 	}
 	defer func() { _ = m.Close() }()
-	programs, err := again.load(m)
+	program, err := again.loadPort(0, m, nil)
 	if err != nil {
 		return err
 	}
-	return programs.Close()
+	control, err := again.loadControl(m)
+	return errors.Join(err, control.close(), program.Close())
 }
 
 // checkPinned checks that the pinned tables have the layout of this version.

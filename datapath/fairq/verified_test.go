@@ -21,58 +21,39 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 	for _, scale := range []Scale{ScaleLearn, ScaleShim, ScaleUnify} {
 		for _, shrink := range []Shrink{ShrinkAllow, ShrinkAvoid} {
 			for _, count := range []Count{CountActive, CountHandshake} {
-				c := Config{Scale: scale, Shrink: shrink, Count: count, UnifyShift: 7}.withDefaults()
-				s, err := newSource(&c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				m, err := s.openMaps()
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, err := s.load(m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				bpftest.CheckVerified(t, fmt.Sprintf("fairq, scale %d, shrink %d, count %d", scale, shrink, count), p.WeirFairq)
-				_, _ = p.Close(), m.Close()
+				p := loadedFor(t, Config{Scale: scale, Shrink: shrink, Count: count, UnifyShift: 7})
+				bpftest.CheckVerified(t, fmt.Sprintf("fairq, scale %d, shrink %d, count %d", scale, shrink, count), p)
 			}
 		}
 	}
 	for _, credit := range []Credit{CreditPromises, CreditPaces} {
-		c := Config{Credit: credit}.withDefaults()
-		s, err := newSource(&c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.openMaps()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := s.load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bpftest.CheckVerifiedBelow(t, fmt.Sprintf("fairq, credit %d", credit), p.WeirFairq, 65_000) // with the parking, and a law of its own
-		_, _ = p.Close(), m.Close()
+		p := loadedFor(t, Config{Credit: credit})
+		bpftest.CheckVerifiedBelow(t, fmt.Sprintf("fairq, credit %d", credit), p, 65_000) // with the parking, and a law of its own
 	}
 	for _, count := range []Count{CountActive, CountHandshake} {
-		c := Config{Count: count, Edge: EdgeMode{Interval: 10 * time.Millisecond}}.withDefaults()
-		s, err := newSource(&c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.openMaps()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := s.load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bpftest.CheckVerified(t, "fairq in edge mode", p.WeirFairq)
-		_, _ = p.Close(), m.Close()
+		p := loadedFor(t, Config{Count: count, Edge: EdgeMode{Interval: 10 * time.Millisecond}})
+		bpftest.CheckVerified(t, "fairq in edge mode", p)
 	}
+}
+
+// loadedFor returns the program of a port of a switch with this configuration.
+func loadedFor(t *testing.T, c Config) *ebpf.Program {
+	t.Helper()
+	c = c.withDefaults()
+	s, err := newSource(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.openMaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.loadPort(0, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = p.Close(), m.Close() })
+	return p
 }
 
 // A program of its own records the law for a differential run: the one that switches run has none of its hooks.
