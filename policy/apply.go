@@ -164,7 +164,7 @@ func missingTarget(k Kind, name string) Target {
 
 func (p *Proposal) warn(changed map[string]bool, empty bool) {
 	if empty {
-		p.Warnings = append(p.Warnings, "there is no inventory: conflicts of policies that select by label or pattern, and capacities, are not checked")
+		p.Warnings = append(p.Warnings, "there is no inventory: conflicts are checked at the names that policies list only, and capacities are not checked")
 		return
 	}
 	for _, s := range p.After.Policies {

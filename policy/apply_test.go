@@ -73,7 +73,10 @@ func TestPropose_ListsChanges(t *testing.T) {
 	if len(p.Targets) != 1 || p.Targets[0].Target != "vm h1/web1" || !slices.Equal(p.Targets[0].Lines, want) {
 		t.Errorf("%+v", p.Targets)
 	}
-	p = Propose(toys(), []Policy{old}, []Policy{young}, nil, nil)
+	if p = Propose(toys(), []Policy{old}, []Policy{young}, nil, nil); len(p.Refused) != 1 { // they meet as soon as web1 is there
+		t.Errorf("%+v", p)
+	}
+	p = Propose(toys(), []Policy{old}, []Policy{vmPolicy(t, 0, "x", "labels: {tenant: a}", "laws: {window: {share: 1}}\n")}, nil, nil)
 	if len(p.Refused) > 0 || len(p.Warnings) != 1 || !strings.HasPrefix(p.Warnings[0], "there is no inventory") {
 		t.Errorf("%+v", p)
 	}

@@ -33,7 +33,7 @@ func Compile(specs law.Specs, policies []Policy, inventory []Node) *State {
 
 // compiler holds the parts of one compilation.
 type compiler struct {
-	specs    law.Specs
+	specs    map[string]*law.Spec
 	policies []Policy // the oldest first
 	state    *State
 	status   []Status // by index in policies
@@ -44,20 +44,17 @@ type compiler struct {
 }
 
 func newCompiler(specs law.Specs, policies []Policy, inventory []Node) *compiler {
-	c := &compiler{specs: specs, policies: slices.Clone(policies), state: &State{}, capacity: capacities(inventory), index: map[Kind]*index{}}
+	c := &compiler{specs: map[string]*law.Spec{}, policies: slices.Clone(policies), state: &State{}, capacity: capacities(inventory), index: map[Kind]*index{}}
+	for i := range specs {
+		c.specs[specs[i].Name] = &specs[i]
+	}
 	slices.SortFunc(c.policies, byAge)
 	for i := range c.policies {
 		p := &c.policies[i]
 		c.status = append(c.status, Status{Name: p.Name, Version: p.Version, Reason: p.Broken})
-		if p.Broken != "" {
-			continue
-		}
-		for k, s := range p.Select {
-			if c.index[k] == nil {
-				c.index[k] = newIndex()
-			}
-			c.index[k].add(i, s)
-		}
+	}
+	for _, k := range kinds {
+		c.index[k] = newIndex(c.policies, k)
 	}
 	for _, t := range targets(inventory) {
 		c.state.Targets = append(c.state.Targets, Here{Target: t})
@@ -75,12 +72,10 @@ func (c *compiler) run() *State {
 	var found []int
 	for i := range c.state.Targets {
 		h := &c.state.Targets[i]
-		if c.index[h.Target.Kind] == nil {
-			continue
-		}
-		found = c.index[h.Target.Kind].find(found[:0], h.Target.selectName(), h.Target.labels)
+		name := h.Target.selectName()
+		found = c.index[h.Target.Kind].find(found[:0], name, h.Target.labels)
 		for _, p := range found {
-			if !c.policies[p].Select[h.Target.Kind].Matches(h.Target.selectName(), h.Target.labels) {
+			if !c.policies[p].Select[h.Target.Kind].Matches(name, h.Target.labels) {
 				continue
 			}
 			c.status[p].Targets++
@@ -100,8 +95,8 @@ func (c *compiler) laws(h *Here, p int) {
 	policy := &c.policies[p]
 	for i := range policy.Laws {
 		s := &policy.Laws[i]
-		spec, known := c.specs.Named(s.Law)
-		if !known || !h.Target.Kind.takes(spec) {
+		spec := c.specs[s.Law]
+		if spec == nil || !h.Target.Kind.takes(spec) {
 			continue
 		}
 		if h.Target.laws != nil && !slices.Contains(h.Target.laws, s.Law) {
@@ -110,8 +105,8 @@ func (c *compiler) laws(h *Here, p int) {
 		}
 		same, conflict := h.meets(s, spec, policy.Percent)
 		switch {
-		case conflict != nil:
-			c.leave(h, p, *conflict)
+		case conflict.Cause != "":
+			c.leave(h, p, conflict)
 			continue
 		case same != nil:
 			same.Policies = append(same.Policies, policy.Name)
@@ -123,23 +118,23 @@ func (c *compiler) laws(h *Here, p int) {
 }
 
 // meets compares a setting with those that hold. It returns the one that is the same, or the conflict with another.
-func (h *Here) meets(s *Setting, spec *law.Spec, percent int) (same *Applied, conflict *Left) {
+func (h *Here) meets(s *Setting, spec *law.Spec, percent int) (same *Applied, conflict Left) {
 	for i := range h.Laws {
 		a := &h.Laws[i]
 		if a.Law == s.Law {
 			if a.Percent == percent && bytes.Equal(a.Params, s.Params) {
-				return a, nil
+				return a, Left{}
 			}
-			return nil, &Left{Law: s.Law, Cause: SameLaw, With: a.Policies[0]}
+			return nil, Left{Law: s.Law, Cause: SameLaw, With: a.Policies[0]}
 		}
 	}
 	for i := range h.Laws {
 		a := &h.Laws[i]
 		if r, both := bothOwn(a.spec, spec); both {
-			return nil, &Left{Law: s.Law, Cause: SameResource, With: a.Policies[0], Other: a.Law, Detail: r.String()}
+			return nil, Left{Law: s.Law, Cause: SameResource, With: a.Policies[0], Other: a.Law, Detail: r.String()}
 		}
 	}
-	return nil, nil
+	return nil, Left{}
 }
 
 // bothOwn returns a resource that two laws own alone, as law.Compose finds it.

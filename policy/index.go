@@ -6,20 +6,36 @@ import (
 	"strings"
 )
 
-// index finds the policies that may select a target. Each policy is listed under one of its conditions: its names, else the
-// values of one label. The others are candidates for all targets.
+// index finds the policies that may select a target of one kind. Each policy is listed under one of its conditions: its names,
+// or the values of that label which the fewest policies ask for. The others are candidates for all targets.
 type index struct {
 	names  map[string][]int
 	labels map[[2]string][]int // key and value
 	all    []int
 }
 
-func newIndex() *index {
-	return &index{names: map[string][]int{}, labels: map[[2]string][]int{}}
+// newIndex makes the index of policies.
+func newIndex(policies []Policy, k Kind) *index {
+	asked := map[[2]string]int{}
+	for i := range policies {
+		if s := policies[i].Select[k]; s != nil {
+			for key, values := range s.Labels {
+				for _, v := range values {
+					asked[[2]string{key, v}]++
+				}
+			}
+		}
+	}
+	x := &index{names: map[string][]int{}, labels: map[[2]string][]int{}}
+	for i := range policies {
+		if s := policies[i].Select[k]; s != nil && policies[i].Broken == "" {
+			x.add(i, s, asked)
+		}
+	}
+	return x
 }
 
-// add lists policy i. Policies are added in rising order.
-func (x *index) add(i int, s *Selector) {
+func (x *index) add(i int, s *Selector, asked map[[2]string]int) {
 	prefix := slices.ContainsFunc(s.Names, func(n string) bool { return strings.HasSuffix(n, "*") })
 	switch {
 	case len(s.Names) > 0 && !prefix:
@@ -27,9 +43,18 @@ func (x *index) add(i int, s *Selector) {
 			x.names[n] = append(x.names[n], i)
 		}
 	case len(s.Labels) > 0:
-		key := slices.Min(slices.Collect(maps.Keys(s.Labels)))
-		for _, v := range s.Labels[key] {
-			x.labels[[2]string{key, v}] = append(x.labels[[2]string{key, v}], i)
+		best, fewest := "", 0
+		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+			n := 0
+			for _, v := range s.Labels[key] {
+				n += asked[[2]string{key, v}]
+			}
+			if best == "" || n < fewest {
+				best, fewest = key, n
+			}
+		}
+		for _, v := range s.Labels[best] {
+			x.labels[[2]string{best, v}] = append(x.labels[[2]string{best, v}], i)
 		}
 	default:
 		x.all = append(x.all, i)
@@ -43,6 +68,8 @@ func (x *index) find(out []int, name string, labels map[string]string) []int {
 		out = append(out, x.labels[[2]string{key, value}]...)
 	}
 	out = append(out, x.all...)
-	slices.Sort(out)
+	if len(out) > len(x.all) { // else they are in order
+		slices.Sort(out)
+	}
 	return slices.Compact(out)
 }

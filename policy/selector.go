@@ -24,7 +24,13 @@ var kinds = []Kind{Port, Host, VM}
 
 // site returns where a law runs at a target of this kind.
 func (k Kind) site() law.Site {
-	return map[Kind]law.Site{Port: law.SwitchPort, Host: law.Uplink, VM: law.VMPort}[k]
+	switch k {
+	case Port:
+		return law.SwitchPort
+	case Host:
+		return law.Uplink
+	}
+	return law.VMPort
 }
 
 // takes reports whether a law can run at a target of this kind: there, or in a controller for it.
@@ -40,7 +46,12 @@ type Selector struct {
 
 // Matches reports whether a target of this name and these labels is selected.
 func (s *Selector) Matches(name string, labels map[string]string) bool {
-	return s.miss(name, labels) == ""
+	for key, values := range s.Labels {
+		if value, has := labels[key]; !has || !slices.Contains(values, value) {
+			return false
+		}
+	}
+	return len(s.Names) == 0 || slices.ContainsFunc(s.Names, func(n string) bool { return nameMatches(n, name) })
 }
 
 // miss returns why the target is not selected; "": it is.
