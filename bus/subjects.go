@@ -18,12 +18,9 @@ const (
 )
 
 // Stores are the names of the key-value stores: leases, and policy.
-var Stores = []string{leaseStore, policyStore}
+var Stores = []string{leaseStore, PolicyBucket}
 
-const (
-	leaseStore  = "weir-leases"
-	policyStore = "weir-policy"
-)
+const leaseStore = "weir-leases"
 
 // Subjects are what an identity may publish to and subscribe to. Everything else is refused.
 type Subjects struct{ Publish, Subscribe []string }
@@ -68,7 +65,7 @@ func storeSubjects() []string {
 // policySubjects are those with which an operator reads the policy store, and writes policies under its own name. It has no
 // consumers: those can send stored messages to any subject.
 func policySubjects(id pki.Identity) []string {
-	const stream, keys = "KV_" + policyStore, "$KV." + policyStore
+	const stream, keys = "KV_" + PolicyBucket, "$KV." + PolicyBucket
 	out := []string{"$JS.API.INFO", keys + ".head", keys + ".text." + author(id) + ".*", keys + ".change.*." + author(id), "$JS.API.DIRECT.GET." + stream + ".>"}
 	for _, call := range []string{"STREAM.INFO.", "STREAM.MSG.GET.", "DIRECT.GET."} {
 		out = append(out, "$JS.API."+call+stream)

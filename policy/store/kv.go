@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"weir/bus"
@@ -33,17 +35,22 @@ type KV interface {
 
 // Bus returns the KV of a bus. With replicas above 0 it makes the store if there is none: controllers do.
 func Bus(ctx context.Context, c *bus.Conn, replicas int) (KV, error) {
-	kv, stream, err := c.PolicyStore(ctx, replicas)
+	js, stream, err := c.PolicyStore(ctx, replicas)
 	if err != nil {
 		return nil, err
 	}
-	return &busKV{kv, stream}, nil
+	kv, err := js.KeyValue(ctx, bus.PolicyBucket)
+	return &busKV{js, kv, stream}, err
 }
 
 type busKV struct {
+	js     jetstream.JetStream
 	kv     jetstream.KeyValue
 	stream jetstream.Stream
 }
+
+// subjects is the prefix of the subjects of keys.
+const subjects = "$KV." + bus.PolicyBucket + "."
 
 func (b *busKV) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	e, err := b.kv.Get(ctx, key)
@@ -72,7 +79,10 @@ func (b *busKV) Put(ctx context.Context, key string, value []byte) error {
 }
 
 func (b *busKV) Delete(ctx context.Context, key string) error {
-	return writeError(key, b.kv.Purge(ctx, key))
+	const marker = time.Hour // the marker that replaces the value is kept for this time
+	m := &nats.Msg{Subject: subjects + key, Header: nats.Header{"KV-Operation": {"DEL"}}}
+	_, err := b.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(marker))
+	return writeError(key, err)
 }
 
 func writeError(key string, err error) error {
@@ -83,7 +93,6 @@ func writeError(key string, err error) error {
 }
 
 func (b *busKV) Keys(ctx context.Context, prefix string) ([]string, error) {
-	subjects := "$KV." + b.kv.Bucket() + "."
 	info, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(subjects+prefix+">"))
 	if err != nil {
 		return nil, fmt.Errorf("list %s of the store of policies: %w", prefix, err)
