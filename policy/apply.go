@@ -96,7 +96,7 @@ func refusals(specs law.Specs, current, next []Policy, changed map[string]bool, 
 		c.capacity[""] = unlimited // of VMs whose host is not known
 		c.report = func(h *Here, l Left) {
 			if l.Cause.conflict() && (changed[l.Policy] || changed[l.With] || l.Cause == Capacity) {
-				f(place{h.Target.String(), l.Policy, l.item(), l.With}, h, l)
+				f(place{h.Target.String(), l.Policy, l.Item(), l.With}, h, l)
 			}
 		}
 		c.run()
@@ -209,7 +209,7 @@ func (h *Here) lines() []string {
 	}
 	for i := range h.Left {
 		l := &h.Left[i]
-		out = append(out, fmt.Sprintf("left out: %s of policy %s: %s", l.item(), l.Policy, l.Reason()))
+		out = append(out, fmt.Sprintf("left out: %s of policy %s: %s", l.Item(), l.Policy, l.Reason()))
 	}
 	return out
 }

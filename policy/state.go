@@ -87,8 +87,8 @@ func (l *Left) Reason() string {
 	return fmt.Sprintf("nothing runs the law %s there", l.Law)
 }
 
-// item returns the name of the setting.
-func (l *Left) item() string {
+// Item returns the name of the setting.
+func (l *Left) Item() string {
 	if l.Law == "" {
 		return "guarantee"
 	}

@@ -75,6 +75,19 @@ func (s *Snapshot) Find(name string) (*Stored, bool) {
 	return &s.Policies[i], true
 }
 
+// Next returns the versions of a policy before and after it is applied.
+func (s *Snapshot) Next(name string) ChangedPolicy {
+	if p, has := s.Find(name); has {
+		return ChangedPolicy{name, p.Version, p.Version + 1}
+	}
+	for _, d := range s.deleted { // its versions continue
+		if d.Name == name {
+			return ChangedPolicy{name, 0, d.Version + 1}
+		}
+	}
+	return ChangedPolicy{name, 0, 1}
+}
+
 // Parse reads the policies of the snapshot. One that this build cannot read is Broken.
 func (s *Snapshot) Parse(r *policy.Reader) []policy.Policy {
 	var out []policy.Policy
