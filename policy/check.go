@@ -67,9 +67,6 @@ func (c *checker) selector(k Kind, s *Selector) {
 		if !validLabelKey(key) {
 			c.Fail(at("labels", key), fmt.Sprintf("%q is not a label", config.Clip(key)), labelForm)
 		}
-		if len(values) == 0 || len(values) > MaxValues {
-			c.Fail(at("labels", key), fmt.Sprintf("%d values are given", len(values)), fmt.Sprintf("1 to %d", MaxValues))
-		}
 		for _, v := range values {
 			if !validLabelValue(v) {
 				c.Fail(at("labels", key), fmt.Sprintf("%q is not a value of a label", config.Clip(v)), labelForm)

@@ -78,7 +78,7 @@ func (v texts) MarshalJSON() ([]byte, error) {
 // JSONSchema is the schema of a text or a list of texts.
 func (texts) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{
-		Extras: map[string]any{"type": []string{"string", "array"}}, Items: &jsonschema.Schema{Type: "string"}, MaxItems: new(uint64(MaxNames)),
+		Extras: map[string]any{"type": []string{"string", "array"}}, Items: &jsonschema.Schema{Type: "string"}, MinItems: new(uint64(1)), MaxItems: new(uint64(MaxValues)),
 	}
 }
 

@@ -95,6 +95,9 @@ func (f *policyFlags) run(cmd *cobra.Command, do func(ctx context.Context, s *po
 		return usageError(err)
 	}
 	defer c.Close()
+	if role := c.Identity().Role; role != pki.Operator && role != pki.Controller {
+		return usageError(fmt.Errorf("%s is for %s, which may not read policies: want operator/NAME", files.Own, c.Identity()))
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), policyTimeout)
 	defer cancel()
 	within, stop := context.WithTimeout(ctx, policyConnect)

@@ -137,7 +137,7 @@ func TestBus(t *testing.T) {
 	f.refuses(akv, ckv)
 }
 
-// refuses: what an operator may not do has no effect, and the store limits values.
+// refuses checks that an operator cannot write the inventory, and that the store limits values.
 func (f *fabric) refuses(operator, controller KV) {
 	f.t.Helper()
 	within, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // the bus answers nothing
