@@ -68,7 +68,7 @@ func (c *checker) selector(k Kind, s *Selector) {
 			c.Fail(at("labels", key), fmt.Sprintf("%q is not a label", config.Clip(key)), labelForm)
 		}
 		for _, v := range values {
-			if !validLabelValue(v) {
+			if !validText(v) {
 				c.Fail(at("labels", key), fmt.Sprintf("%q is not a value of a label", config.Clip(v)), labelForm)
 			}
 		}
@@ -80,16 +80,16 @@ func wrongPattern(k Kind, name string) string {
 	if k == Port {
 		node, port, cut := strings.Cut(stem, "/")
 		switch {
-		case name == "*", !cut && stem != name && validName(node): // all ports, or those of switches whose names begin so
+		case name == "*", !cut && stem != name && ValidName(node): // all ports, or those of switches whose names begin so
 			return ""
 		case !cut:
 			return "is not a port"
-		case !validName(node) || port != "" && !validName(port) || port == "" && stem == name:
+		case !ValidName(node) || port != "" && !ValidName(port) || port == "" && stem == name:
 			return "is not a port"
 		}
 		return ""
 	}
-	if name != "*" && !validName(stem) {
+	if name != "*" && !ValidName(stem) {
 		return "is not a name"
 	}
 	return ""

@@ -188,11 +188,11 @@ func TestNode_Check(t *testing.T) {
 	}
 	for says, change := range map[string]func(n *Node){
 		"a name has 1 to 63":                        func(n *Node) { n.Name = "H1" },
-		"17 labels, want at most 16":                func(n *Node) { n.Labels = labels(17) },
+		"33 labels, want at most 32":                func(n *Node) { n.Labels = labels(33) },
 		`VM "a/b" is not a name`:                    func(n *Node) { n.Host.VMs[0].Name = "a/b" },
 		"has this name or number twice":             func(n *Node) { n.Host.VMs[0].Name = "web2" },
 		"VM web2, number 1: the node has this":      func(n *Node) { n.Host.VMs[1].ID = 1 },
-		`the label "a b": "x"`:                      func(n *Node) { n.Host.VMs[0].Labels = map[string]string{"a b": "x"} },
+		`the label "a b": "x"`:                      func(n *Node) { n.Host.VMs[0].Labels = map[string]string{"a\tb": "x"} },
 		"4097 VMs, want at most 4096":               func(n *Node) { n.Host.VMs = make([]NodeVM, 4097) },
 		"a port of 64 letters":                      func(n *Node) { n.Host.VMs[0].Port = strings.Repeat("x", 64) },
 		"and the number 0":                          func(n *Node) { n.Host.VMs[0].ID = 0 },

@@ -17,7 +17,7 @@ const (
 	MaxPolicies = 2000
 	MaxName     = 63   // letters of any name
 	MaxNames    = 1000 // in a selection
-	MaxLabels   = 16   // of a selection, or of a port, host or VM
+	MaxLabels   = 32   // of a selection, or of a port, host or VM
 	MaxValues   = 64   // of a label in a selection
 	MaxLaws     = 8    // of a policy
 	MaxWeight   = 1000 // of a guarantee

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"weir/config"
 	"weir/law"
@@ -42,7 +44,7 @@ type NodeVM struct {
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Port      string            `json:"port,omitempty"` // device of the host
-	Addresses []netip.Addr      `json:"addresses,omitempty"`
+	Addresses []netip.Prefix    `json:"addresses,omitempty"`
 }
 
 // NodeSwitch is a switch.
@@ -114,7 +116,7 @@ type unique struct {
 
 func (u *unique) add(what, name string, number uint64, labels map[string]string) error {
 	switch {
-	case !validName(name):
+	case !ValidName(name):
 		return fmt.Errorf("node %s: %s %q is not a name", u.of, what, config.Clip(name))
 	case u.names[name] || u.numbers[number]:
 		return fmt.Errorf("node %s: %s %s, number %d: the node has this name or number twice", u.of, what, name, number)
@@ -131,36 +133,33 @@ func checkLabels(labels map[string]string) error {
 		return fmt.Errorf("%d labels, want at most %d", len(labels), MaxLabels)
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if !validLabelKey(key) || !validLabelValue(labels[key]) {
+		if !validLabelKey(key) || !validText(labels[key]) {
 			return fmt.Errorf("the label %q: %q; %s", config.Clip(key), config.Clip(labels[key]), labelForm)
 		}
 	}
 	return nil
 }
 
-const (
-	small = "abcdefghijklmnopqrstuvwxyz0123456789"
-	large = small + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-	labelForm = "a label and its value have 1 to 63 of a-z, A-Z, 0-9, . _ - and /"
-)
+const labelForm = "a label has 1 to 63 bytes of printable UTF-8, and its value at most 63"
 
 // ValidNode reports whether a text is a name of a node or policy: 1 to 63 of a-z, 0-9 and -, and it does not begin with -. Agents
 // have such names on the bus.
 func ValidNode(name string) bool {
-	return name != "" && len(name) <= MaxName && name[0] != '-' && strings.Trim(name, small+"-") == ""
+	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	return name != "" && len(name) <= MaxName && name[0] != '-' && strings.Trim(name, allowed) == ""
 }
 
-// validName reports whether a text is a name of a port or VM.
-func validName(name string) bool {
-	return name != "" && len(name) <= MaxName && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '/' || c == '*' })
+// ValidName reports whether a text is a name of a port or VM: 1 to 63 bytes of printable UTF-8 without spaces, / and *.
+func ValidName(name string) bool {
+	return name != "" && validText(name) && !strings.ContainsAny(name, " /*")
 }
 
-func validLabelKey(key string) bool { return validLabelValue(key) }
-
-func validLabelValue(v string) bool {
-	return v != "" && len(v) <= MaxName && strings.Trim(v, large+"._-/") == ""
+// validText is the rule of the bus for names and labels. A text cannot control a terminal.
+func validText(s string) bool {
+	return len(s) <= MaxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
+
+func validLabelKey(key string) bool { return key != "" && validText(key) }
 
 // Target is a port, host or VM of the inventory.
 type Target struct {

@@ -14,9 +14,9 @@ import (
 	"weir/policy"
 )
 
-func addresses(i int) []netip.Addr {
+func addresses(i int) []netip.Prefix {
 	four := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
-	return []netip.Addr{four, netip.MustParseAddr(fmt.Sprintf("fd00::%x:%x", i*7919%65536, i*104729%65536))}
+	return []netip.Prefix{netip.PrefixFrom(four, 32), netip.MustParsePrefix(fmt.Sprintf("fd00::%x:%x/128", i*7919%65536, i*104729%65536))}
 }
 
 func sound() []record {
