@@ -54,21 +54,21 @@ type Guarantee struct {
 	Cap    law.Rate `json:"cap,omitempty" jsonschema_description:"largest rate of each VM (default: none)"`
 }
 
-// texts are one text or a list of texts.
-type texts []string
+// Values are the values of a label: one of them must match. In a file, one value or a list.
+type Values []string
 
 // UnmarshalJSON reads one text or a list.
-func (v *texts) UnmarshalJSON(b []byte) error {
+func (v *Values) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
-		*v = texts{one}
+		*v = Values{one}
 		return nil
 	}
 	return json.Unmarshal(b, (*[]string)(v))
 }
 
 // MarshalJSON writes one text, or a list.
-func (v texts) MarshalJSON() ([]byte, error) {
+func (v Values) MarshalJSON() ([]byte, error) {
 	if len(v) == 1 {
 		return json.Marshal(v[0])
 	}
@@ -76,7 +76,7 @@ func (v texts) MarshalJSON() ([]byte, error) {
 }
 
 // JSONSchema is the schema of a text or a list of texts.
-func (texts) JSONSchema() *jsonschema.Schema {
+func (Values) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Extras: map[string]any{"type": []string{"string", "array"}}, Items: &jsonschema.Schema{Type: "string"}, MinItems: new(uint64(1)), MaxItems: new(uint64(MaxValues)),
 	}

@@ -232,7 +232,7 @@ var drawnPolicy = rapid.Custom(func(t *rapid.T) Policy {
 		if !rapid.Bool().Draw(t, "select "+string(k)) {
 			continue
 		}
-		s := &Selector{Labels: map[string]texts{}}
+		s := &Selector{Labels: map[string]Values{}}
 		names := map[Kind][]string{Port: {"n0/a", "n1/b", "n0/*", "*"}, Host: {"n1", "n2", "n*"}, VM: {"a", "b", "c", "*"}}[k]
 		s.Names = rapid.SliceOfN(rapid.SampledFrom(names), 0, 2).Draw(t, "names")
 		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y"}), 0, 2, rapid.ID).Draw(t, "keys") {

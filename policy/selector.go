@@ -40,8 +40,8 @@ func (k Kind) takes(s *law.Spec) bool {
 
 // Selector selects by name and by label. With both, both must match.
 type Selector struct {
-	Names  []string         `json:"names,omitempty" jsonschema:"maxItems=1000" jsonschema_description:"names; a * at the end stands for any letters. A port is SWITCH/PORT"`
-	Labels map[string]texts `json:"labels,omitempty" jsonschema_description:"labels: a value, or a list of values of which one must match; all labels must match"`
+	Names  []string          `json:"names,omitempty" jsonschema:"maxItems=1000" jsonschema_description:"names; a * at the end stands for any letters. A port is SWITCH/PORT"`
+	Labels map[string]Values `json:"labels,omitempty" jsonschema_description:"labels: a value, or a list of values of which one must match; all labels must match"`
 }
 
 // Matches reports whether a target of this name and these labels is selected.
