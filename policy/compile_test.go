@@ -194,7 +194,7 @@ func TestNode_Check(t *testing.T) {
 		"VM web2, number 1: the node has this":      func(n *Node) { n.Host.VMs[1].ID = 1 },
 		`the label "a b": "x"`:                      func(n *Node) { n.Host.VMs[0].Labels = map[string]string{"a\tb": "x"} },
 		"4097 VMs, want at most 4096":               func(n *Node) { n.Host.VMs = make([]NodeVM, 4097) },
-		"a port of 64 letters":                      func(n *Node) { n.Host.VMs[0].Port = strings.Repeat("x", 64) },
+		"has the port \"xxxx":                       func(n *Node) { n.Host.VMs[0].Port = strings.Repeat("x", 64) },
 		"and the number 0":                          func(n *Node) { n.Host.VMs[0].ID = 0 },
 		"4097 ports, want at most 4096":             func(n *Node) { n.Switch = &NodeSwitch{Ports: make([]NodePort, 4097)} },
 		`port x has a rate of -1, a buffer of 0`:    func(n *Node) { n.Switch = &NodeSwitch{Ports: []NodePort{{Name: "x", Rate: -1}}} },

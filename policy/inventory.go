@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -15,9 +14,8 @@ import (
 
 // Limits of an inventory.
 const (
-	MaxNodes     = 4096
-	MaxTargets   = 4096 // ports and VMs of a node
-	MaxAddresses = 16   // of a VM
+	MaxNodes   = 4096
+	MaxTargets = 4096 // ports and VMs of a node
 )
 
 // Node is what an agent reports of its machine: a host with VMs, a switch with ports, or both. Controllers write it to the
@@ -40,11 +38,10 @@ type NodeHost struct {
 
 // NodeVM is a VM of a host.
 type NodeVM struct {
-	ID        law.VM            `json:"id"`
-	Name      string            `json:"name"`
-	Labels    map[string]string `json:"labels,omitempty"`
-	Port      string            `json:"port,omitempty"` // device of the host
-	Addresses []netip.Prefix    `json:"addresses,omitempty"`
+	ID     law.VM            `json:"id"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Port   string            `json:"port,omitempty"` // device of the host
 }
 
 // NodeSwitch is a switch.
@@ -84,8 +81,8 @@ func (n *Node) Check() error {
 			if err := u.add("VM", v.Name, uint64(v.ID), v.Labels); err != nil {
 				return err
 			}
-			if len(v.Port) > MaxName || len(v.Addresses) > MaxAddresses || v.ID == 0 {
-				return fmt.Errorf("node %s: VM %s has a port of %d letters, %d addresses and the number %d", n.Name, v.Name, len(v.Port), len(v.Addresses), v.ID)
+			if !validText(v.Port) || v.ID == 0 {
+				return fmt.Errorf("node %s: VM %s has the port %q and the number %d", n.Name, v.Name, config.Clip(v.Port), v.ID)
 			}
 		}
 	}

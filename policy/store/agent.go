@@ -41,11 +41,7 @@ func Agent(name string, sw law.Switch, host law.Host, whole *weirv1.Inventory) p
 		guests := slices.Clone(whole.GetGuests())
 		slices.SortFunc(guests, func(a, b *weirv1.Guest) int { return int(a.GetVm()) - int(b.GetVm()) })
 		for _, g := range guests {
-			vm := policy.NodeVM{ID: law.VM(g.GetVm()), Name: named(g.GetName(), "vm", g.GetVm()), Labels: g.GetLabels(), Port: g.GetPort()}
-			for _, r := range g.GetAddresses() {
-				vm.Addresses = append(vm.Addresses, r.Law())
-			}
-			n.Host.VMs = append(n.Host.VMs, vm)
+			n.Host.VMs = append(n.Host.VMs, policy.NodeVM{ID: law.VM(g.GetVm()), Name: named(g.GetName(), "vm", g.GetVm()), Labels: g.GetLabels(), Port: g.GetPort()})
 		}
 	}
 	return n
