@@ -154,9 +154,10 @@ func missingTargets(policies []Policy, inventory []Node) []Target {
 
 func missingTarget(k Kind, name string) Target {
 	t := Target{Kind: k, Name: name}
-	if k == Port {
+	switch k {
+	case Port:
 		t.Node, t.Name, _ = strings.Cut(name, "/")
-	} else if k == Host {
+	case Host:
 		t.Node = name
 	}
 	return t

@@ -94,7 +94,7 @@ func TestBus(t *testing.T) {
 	if _, err := f.dial("operator/early", 0); err == nil || err.Error() != "the bus has no store of policies yet: start a controller, which makes it" {
 		t.Fatalf("%v", err)
 	}
-	controller, ckv := f.store("controller/c1")
+	controller, _ := f.store("controller/c1")
 	a, akv := f.store("operator/alice")
 	b, _ := f.store("operator/bob")
 	mustSet(t, a, "gold", "1")
@@ -127,8 +127,8 @@ func TestBus(t *testing.T) {
 	if err != nil || len(problems) > 0 || len(nodes) != 1 {
 		t.Errorf("%v, %v, %v", nodes, problems, err)
 	}
-	controller, ckv = f.store("controller/c2")
-	if err := controller.DeleteNode(ctx, "h1"); err != nil {
+	second, ckv := f.store("controller/c2")
+	if err := second.DeleteNode(ctx, "h1"); err != nil {
 		t.Fatal(err)
 	}
 	if nodes, _, err := again.Inventory(ctx); err != nil || len(nodes) != 0 {
