@@ -72,11 +72,13 @@ generate: deps-test ## regenerate all generated files: kernel objects (clang-16)
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
 	./weir agent --schema > deploy/agent.schema.json
+	./weir policy --schema > deploy/policy.schema.json
 
 doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor, controller and agent
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
 	./weir agent --schema > deploy/agent.schema.json
+	./weir policy --schema > deploy/policy.schema.json
 	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## check that the committed generated files match their sources
@@ -119,9 +121,10 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-fuzz-bus: ## the decoders of the bus's messages, 4 x 2 minutes; FUZZTIME=10s each
+fuzz-bus: ## the decoders of the bus's messages and of stored policies, 5 x 2 minutes; FUZZTIME=10s each
 	@for f in Telemetry Events Command Heartbeat; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
+	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./policy/store
 
 openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark

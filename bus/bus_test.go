@@ -143,7 +143,7 @@ func TestWait_IsSpread(t *testing.T) {
 
 // Two servers: the embedded one, and one that NATS makes from the generated file. Both allow and refuse the same.
 func TestPermissions(t *testing.T) {
-	clients := []string{"agent/sw1", "agent/sw2", "controller/c1", "observer/op"}
+	clients := []string{"agent/sw1", "agent/sw2", "controller/c1", "observer/op", "operator/alice"}
 	for _, kind := range []string{"embedded", "external"} {
 		t.Run(kind, func(t *testing.T) {
 			k := newKit(t)
@@ -228,6 +228,20 @@ var permissionRows = []struct {
 	{"observer/op", true, "weir.v1.cmd.sw1", false},
 	{"observer/op", true, "$JS.API.INFO", false},
 	{"observer/op", false, "$KV.>", false},
+	{"operator/alice", true, "$KV.weir-policy.head", true},
+	{"operator/alice", true, "$KV.weir-policy.text.operator.alice.x", true},
+	{"operator/alice", true, "$KV.weir-policy.change.1-x.operator.alice", true},
+	{"operator/alice", true, "$JS.API.DIRECT.GET.KV_weir-policy.$KV.weir-policy.head", true},
+	{"operator/alice", true, "$KV.weir-policy.text.operator.bob.x", false},
+	{"operator/alice", true, "$KV.weir-policy.change.1-x.operator.bob", false},
+	{"operator/alice", true, "$KV.weir-policy.inventory.h1", false},
+	{"operator/alice", true, "$KV.weir-leases.0", false},
+	{"operator/alice", true, "$JS.API.STREAM.CREATE.KV_weir-policy", false},
+	{"operator/alice", true, "$JS.API.STREAM.UPDATE.KV_weir-policy", false},
+	{"operator/alice", true, "$JS.API.CONSUMER.CREATE.KV_weir-policy.x", false},
+	{"operator/alice", true, "weir.v1.cmd.sw1", false},
+	{"operator/alice", false, "weir.v1.>", false},
+	{"operator/alice", false, "$KV.>", false},
 }
 
 // A role cannot be used for another one.

@@ -42,8 +42,9 @@ type Conn struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
-	refused atomic.Uint64 // by the server, for a subject that is not ours
-	dropped atomic.Uint64 // how often messages came faster than they were read
+	refused atomic.Uint64         // by the server, for a subject that is not ours
+	dropped atomic.Uint64         // how often messages came faster than they were read
+	failed  atomic.Pointer[error] // the last attempt to connect
 }
 
 // Dial connects. If no server can be reached it continues to try, until Close; it returns an error for unusable files or URLs.
@@ -81,7 +82,10 @@ func (c *Conn) options() []nats.Option {
 			}
 		}),
 		nats.ConnectHandler(c.connected), nats.ReconnectHandler(c.connected),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.log.Warn("cannot connect to the bus", "error", err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			c.failed.Store(&err)
+			c.log.Warn("cannot connect to the bus", "error", err)
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			switch {
 			case errors.Is(err, nats.ErrPermissionViolation):

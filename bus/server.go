@@ -10,6 +10,7 @@
 //	agent.go     what an agent sends and receives
 //	control.go   what a controller sends and receives
 //	store.go     leases in the key-value store
+//	policy.go    the key-value store of policies
 //	runner.go    runs the leases of a controller
 //
 // Neighbours: pki (certificates), weirv1 (messages), lease (which controller holds a bucket, and whom an agent obeys).
@@ -72,7 +73,7 @@ type client struct {
 }
 
 // clientRoles can connect as clients.
-var clientRoles = []pki.Role{pki.Agent, pki.Controller, pki.Observer}
+var clientRoles = []pki.Role{pki.Agent, pki.Controller, pki.Observer, pki.Operator}
 
 // StartServer starts a server. Close ends it.
 func StartServer(cfg ServerConfig) (*Server, error) {

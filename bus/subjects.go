@@ -18,7 +18,7 @@ const (
 )
 
 // Stores are the names of the key-value stores: leases, and policy.
-var Stores = []string{leaseStore, "weir-policy"}
+var Stores = []string{leaseStore, PolicyBucket}
 
 const leaseStore = "weir-leases"
 
@@ -35,6 +35,8 @@ func Allowed(id pki.Identity) Subjects {
 	case pki.Controller:
 		s.Publish = append([]string{commandPrefix + "*", controlPrefix + id.Name}, storeSubjects()...)
 		s.Subscribe = append(s.Subscribe, telemetryPrefix+"*", eventsPrefix+"*", controlPrefix+"*")
+	case pki.Operator:
+		s.Publish = policySubjects(id)
 	case pki.Observer:
 		s.Subscribe = append(s.Subscribe, "weir.v1.>")
 	default:
@@ -59,6 +61,20 @@ func storeSubjects() []string {
 	}
 	return out
 }
+
+// policySubjects are those with which an operator reads the policy store, and writes policies under its own name. It has no
+// consumers: those can send stored messages to any subject.
+func policySubjects(id pki.Identity) []string {
+	const stream, keys = "KV_" + PolicyBucket, "$KV." + PolicyBucket
+	out := []string{"$JS.API.INFO", keys + ".head", keys + ".text." + author(id) + ".*", keys + ".change.*." + author(id), "$JS.API.DIRECT.GET." + stream + ".>"}
+	for _, call := range []string{"STREAM.INFO.", "STREAM.MSG.GET.", "DIRECT.GET."} {
+		out = append(out, "$JS.API."+call+stream)
+	}
+	return out
+}
+
+// author returns an identity as a part of keys of the policy store.
+func author(id pki.Identity) string { return string(id.Role) + "." + id.Name }
 
 // nameIn returns the name at the end of a subject with that prefix; "" for another subject.
 func nameIn(subject, prefix string) string {

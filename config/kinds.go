@@ -7,6 +7,7 @@ var readBy = map[string]string{
 	"Switch":     "weir switch -f",
 	"Controller": "weir controller -f",
 	"Agent":      "weir agent -f",
+	"Policy":     "weir policy apply",
 	Experiment:   "weir run",
 }
 

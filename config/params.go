@@ -7,13 +7,23 @@ import (
 	"slices"
 	"strings"
 
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
 	"weir/law"
 )
+
+// ParamsSchema returns the schema of parameters for [Checker.ParamsBy]. It takes milliseconds to make.
+func ParamsSchema(params any) *validator.Schema { return Compile(EncodeSchema(SchemaOf(params))) }
 
 // Params reads the mapping at path into params: a pointer to a struct that has the defaults, such as a law's parameters. A
 // field with the tag above:"0" cannot be 0. If params has a method Check() error, it is called for what a schema cannot
 // express. If the file has nothing at path, the defaults are checked.
 func (c *Checker) Params(params any, path ...string) {
+	c.ParamsBy(ParamsSchema(params), params, path...)
+}
+
+// ParamsBy is Params with a schema that was made before, for programs that read many files.
+func (c *Checker) ParamsBy(schema *validator.Schema, params any, path ...string) {
 	given := &Tree{Form: Mapping}
 	if c.Root != nil {
 		if t := c.Root.Find(path...); t != nil {
@@ -21,7 +31,7 @@ func (c *Checker) Params(params any, path ...string) {
 		}
 	}
 	before := len(c.Errs)
-	c.Validate(Compile(EncodeSchema(SchemaOf(params))), given, path...)
+	c.Validate(schema, given, path...)
 	if len(c.Errs) > before {
 		return
 	}

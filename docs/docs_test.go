@@ -12,6 +12,9 @@ import (
 
 	"weir/agent/switchd"
 	"weir/agent/switchd/fairq"
+	"weir/law"
+	lawfairq "weir/law/fairq"
+	"weir/policy"
 )
 
 // pages are all Markdown pages of the project, with their text: names are relative to docs/.
@@ -122,9 +125,28 @@ func TestSwitchFilesAreSound(t *testing.T) {
 	}
 }
 
+// Every policy that a page shows is read without complaint.
+func TestPoliciesAreSound(t *testing.T) {
+	policies := 0
+	for page, text := range pages(t) {
+		for _, block := range fence.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(block[2], "kind: Policy\n") {
+				continue
+			}
+			policies++
+			if _, err := policy.NewReader(law.Specs{lawfairq.Spec()}).Parse(page, []byte(block[2])); err != nil {
+				t.Errorf("%v\n%s", err, block[2])
+			}
+		}
+	}
+	if policies == 0 {
+		t.Error("no page shows one")
+	}
+}
+
 var (
 	span        = regexp.MustCompile("`([^`\n]+)`")
-	projectPath = regexp.MustCompile(`^(agent|cmd|config|controller|datapath|deploy|docs|experiments?|internal|lab|law|openflow|results|scripts|sim|tools|validate)/[\w./-]+$`)
+	projectPath = regexp.MustCompile(`^(agent|cmd|config|controller|datapath|deploy|docs|experiments?|internal|lab|law|openflow|policy|results|scripts|sim|tools|validate)/[\w./-]+$`)
 	placeholder = regexp.MustCompile(`NAME|WORLD|\bID\b|everynth|fixedtable`) // the last two are laws of a patch
 )
 

@@ -96,6 +96,7 @@ func TestDocTables_Keys(t *testing.T) {
 		{"switch", "switch.md"},
 		{"controller", "controller.md"},
 		{"agent", "agent.md"},
+		{"policy", "policy.md"},
 	} {
 		schema, err := os.ReadFile("../deploy/" + f.kind + ".schema.json")
 		if err != nil {

@@ -15,7 +15,8 @@ type Role string
 const (
 	Agent      Role = "agent"      // a switch or a host
 	Controller Role = "controller" // decides
-	Observer   Role = "observer"   // an operator who reads and sends nothing
+	Observer   Role = "observer"   // reads and sends nothing
+	Operator   Role = "operator"   // changes policies
 	Bus        Role = "bus"        // a server of the bus
 )
 
@@ -35,9 +36,9 @@ func ParseIdentity(text string) (Identity, error) {
 	role, name, _ := strings.Cut(text, "/")
 	id := Identity{Role(role), name}
 	switch id.Role {
-	case Agent, Controller, Observer, Bus:
+	case Agent, Controller, Observer, Operator, Bus:
 	default:
-		return Identity{}, fmt.Errorf("identity %q: want agent/NAME, controller/NAME, observer/NAME or bus/NAME", clip(text))
+		return Identity{}, fmt.Errorf("identity %q: want agent/NAME, controller/NAME, observer/NAME, operator/NAME or bus/NAME", clip(text))
 	}
 	if !validName(name) {
 		return Identity{}, fmt.Errorf("identity %q: a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -", clip(text))

@@ -79,7 +79,7 @@ func handshake(t *testing.T, client, server *Keys, roles ...Role) (clientErr, se
 }
 
 func TestIdentity(t *testing.T) {
-	for _, text := range []string{"agent/sw1", "controller/c1", "observer/op", "bus/b1"} {
+	for _, text := range []string{"agent/sw1", "controller/c1", "observer/op", "operator/alice", "bus/b1"} {
 		if id, err := ParseIdentity(text); err != nil || id.String() != text || id.URI() != "weir:"+text {
 			t.Errorf("%s: %v, %v", text, id, err)
 		}

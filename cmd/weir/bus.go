@@ -72,7 +72,7 @@ func busEnrolCommand(ca *pki.CA) *cobra.Command {
 	var addresses []string
 	var days int
 	cmd := &cobra.Command{
-		Use:   "enrol agent/NAME|controller/NAME|observer/NAME|bus/NAME",
+		Use:   "enrol agent/NAME|controller/NAME|observer/NAME|operator/NAME|bus/NAME",
 		Short: "Make a key and a certificate",
 		Long: `Make a key and a certificate, and write them with the trusted CAs to a directory: NAME.pem, ca.pem
 and revoked, of mode 0600. Copy it to the machine. A process that runs reads changed files within
