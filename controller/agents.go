@@ -11,6 +11,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/law"
 	"weir/law/inventory"
+	"weir/policy/store"
 )
 
 const (
@@ -269,6 +270,7 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 		return
 	}
 	ag.serial = whole.GetSerial()
+	a.link.nodes.put(store.Agent(ag.name, ag.sw, ag.host, whole))
 	if !host {
 		ag.ports = nil
 		for _, p := range whole.GetPorts() {

@@ -21,6 +21,7 @@ import (
 	"weir/law"
 	"weir/law/inventory"
 	"weir/law/telemetry"
+	"weir/policy/store"
 )
 
 // answering grants each VM of the inventory a window as large as the backlog of the last report, and records events.
@@ -270,6 +271,30 @@ func TestAgents_ReportToGrant(t *testing.T) {
 	if s.Grants[grantSent] != 4 || s.Grants[grantNowhere] != 1 || s.Agents[0].Version != "1.2" || s.Agents[0].VMs != 2 || s.Agents[2].Switch != law.Switch(3).String() {
 		t.Errorf("status: %+v", s)
 	}
+}
+
+// What agents have is in the store of policies, where an operator's commands read it.
+func TestAgents_InventoryIsStored(t *testing.T) {
+	k := newBusKit(t)
+	k.run()
+	k.agent("h1").hosts(t, 7, 1, 1, 5)
+	dir := k.enrol("operator/op")
+	conn, err := bus.Dial(bus.ClientConfig{URLs: []string{k.url}, Files: pki.In(dir, "op")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	k.until("the operator is connected", conn.Connected)
+	k.until("the host is in the store", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		kv, err := store.Bus(ctx, conn, 0)
+		if err != nil {
+			return false // the controller makes it
+		}
+		list, _, err := store.New(kv, store.Author{Identity: "operator/op"}).Inventory(ctx)
+		return err == nil && len(list) == 1 && list[0].Name == "h1" && list[0].Host != nil && list[0].Host.ID == 7 && len(list[0].Host.VMs) == 2
+	})
 }
 
 // An agent cannot take another's switch, host or VM. A VM that moves is the new host's as soon as the old one gives it up or

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 
 	"weir/bus"
 	"weir/bus/pki"
@@ -91,7 +93,9 @@ func (b *fileBus) config(generation string) *Bus {
 type busLink struct {
 	server *bus.Server // nil: external
 	runner *bus.Runner
-	stop   chan struct{}
+	nodes  *nodes
+	stop   context.CancelFunc
+	done   sync.WaitGroup
 }
 
 // connect begins the connection to agents. Their reports go to a.
@@ -100,7 +104,8 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 	if err != nil {
 		return nil, err
 	}
-	l := &busLink{stop: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	l := &busLink{stop: stop}
 	urls := b.URLs
 	if b.Listen != "" {
 		own, err := keysIn(b.ServerKeys)
@@ -125,21 +130,24 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 		return nil, err
 	}
 	a.bus, a.link = l.runner, l
-	go func() { // telemetry wakes the laws
+	l.nodes = newNodes(l.runner.Control().Conn(), b.Replicas, log)
+	l.done.Go(func() { l.nodes.run(ctx) })
+	l.done.Go(func() { // telemetry wakes the laws
 		for {
 			select {
 			case <-l.runner.Control().Inbox().Telemetry():
 				a.core.turns.nudge()
-			case <-l.stop:
+			case <-ctx.Done():
 				return
 			}
 		}
-	}()
+	})
 	return l, nil
 }
 
 func (l *busLink) close() {
-	close(l.stop)
+	l.stop()
+	l.done.Wait()
 	if l.runner != nil {
 		l.runner.Close()
 	}

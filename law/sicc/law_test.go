@@ -321,3 +321,14 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%+v with %d pairs", c, s.l.pairs)
 	}
 }
+
+// The law keeps no borrowed memory, and equal events give equal actions.
+func TestKeeps(t *testing.T) {
+	lawtest.Keeps(t, func() law.Law {
+		l, err := New(*Default())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	})
+}

@@ -1,0 +1,133 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/bus"
+	"weir/policy"
+	"weir/policy/store"
+)
+
+const (
+	storeAgain = time.Second // between two attempts to reach the store
+	storeCall  = 5 * time.Second
+	pruneEvery = time.Hour
+)
+
+// nodes writes what agents have to the store of policies, where `weir policy` reads it. It runs beside the laws: without the store
+// they continue, and the newest state of each agent is written when the store is back.
+type nodes struct {
+	conn     *bus.Conn
+	replicas int
+	log      *slog.Logger
+	wake     chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string]*policy.Node // by agent
+}
+
+func newNodes(conn *bus.Conn, replicas int, log *slog.Logger) *nodes {
+	return &nodes{conn: conn, replicas: replicas, log: log, wake: make(chan struct{}, 1), waiting: map[string]*policy.Node{}}
+}
+
+// put queues what an agent has. It may be called by any goroutine, and does not wait.
+func (n *nodes) put(node policy.Node) {
+	n.mu.Lock()
+	n.waiting[node.Name] = &node
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns all that waits.
+func (n *nodes) take() (list []*policy.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, node := range n.waiting {
+		list = append(list, node)
+		delete(n.waiting, name)
+	}
+	return list
+}
+
+// again queues a node that could not be written, unless a newer state waits.
+func (n *nodes) again(node *policy.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waiting[node.Name] == nil {
+		n.waiting[node.Name] = node
+	}
+}
+
+// run writes until ctx is done.
+func (n *nodes) run(ctx context.Context) {
+	s := n.open(ctx)
+	if s == nil {
+		return
+	}
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	var seen map[string]bool
+	failed := false
+	retry := time.NewTicker(storeAgain)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-prune.C:
+			var err error
+			if seen, err = n.prune(ctx, s, seen); err != nil {
+				n.log.Warn("cannot remove old entries of the store of policies", "error", err)
+			}
+			continue
+		case <-n.wake:
+		case <-retry.C:
+		}
+		for _, node := range n.take() {
+			call, cancel := context.WithTimeout(ctx, storeCall)
+			err := s.PutNode(call, node)
+			cancel()
+			if err != nil {
+				n.again(node)
+				if !failed {
+					n.log.Warn("cannot store what an agent has, so weir policy does not know it: trying again", "agent", node.Name, "error", err)
+				}
+			}
+			failed = err != nil
+		}
+	}
+}
+
+func (n *nodes) prune(ctx context.Context, s *store.Store, seen map[string]bool) (map[string]bool, error) {
+	call, cancel := context.WithTimeout(ctx, storeCall)
+	defer cancel()
+	return s.Prune(call, seen)
+}
+
+// open makes the store, or opens it. It tries until ctx is done, and then returns nil.
+func (n *nodes) open(ctx context.Context) *store.Store {
+	said := false
+	for {
+		call, cancel := context.WithTimeout(ctx, storeCall)
+		kv, err := store.Bus(call, n.conn, n.replicas)
+		cancel()
+		if err == nil {
+			return store.New(kv, store.Author{Identity: n.conn.Identity().String()})
+		}
+		if !said && ctx.Err() == nil {
+			n.log.Warn("cannot open the store of policies: trying again", "error", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(storeAgain):
+		}
+	}
+}
