@@ -35,6 +35,12 @@ func Allowed(id pki.Identity) Subjects {
 	case pki.Controller:
 		s.Publish = append([]string{commandPrefix + "*", controlPrefix + id.Name}, storeSubjects()...)
 		s.Subscribe = append(s.Subscribe, telemetryPrefix+"*", eventsPrefix+"*", controlPrefix+"*")
+	case pki.Worker, pki.Operator:
+		work := workerSubjects(id.Name)
+		if id.Role == pki.Operator {
+			work = operatorSubjects(id.Name)
+		}
+		s.Publish, s.Subscribe = work.Publish, append(s.Subscribe, work.Subscribe...)
 	case pki.Observer:
 		s.Subscribe = append(s.Subscribe, "weir.v1.>")
 	default:

@@ -16,6 +16,8 @@ const (
 	Agent      Role = "agent"      // a switch or a host
 	Controller Role = "controller" // decides
 	Observer   Role = "observer"   // an operator who reads and sends nothing
+	Worker     Role = "worker"     // a machine that runs experiments
+	Operator   Role = "operator"   // a person who submits experiments
 	Bus        Role = "bus"        // a server of the bus
 )
 
@@ -35,9 +37,9 @@ func ParseIdentity(text string) (Identity, error) {
 	role, name, _ := strings.Cut(text, "/")
 	id := Identity{Role(role), name}
 	switch id.Role {
-	case Agent, Controller, Observer, Bus:
+	case Agent, Controller, Observer, Worker, Operator, Bus:
 	default:
-		return Identity{}, fmt.Errorf("identity %q: want agent/NAME, controller/NAME, observer/NAME or bus/NAME", clip(text))
+		return Identity{}, fmt.Errorf("identity %q: want agent/NAME, controller/NAME, observer/NAME, worker/NAME, operator/NAME or bus/NAME", clip(text))
 	}
 	if !validName(name) {
 		return Identity{}, fmt.Errorf("identity %q: a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -", clip(text))
