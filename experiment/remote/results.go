@@ -4,17 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"weir/experiment"
 	"weir/experiment/store"
 )
 
-// collect takes the results of the job from the object store.
+// collect takes the results of the job from the object store, one per processor at a time.
 func (c *Client) collect(ctx context.Context, results jetstream.ObjectWatcher) {
-	defer func() { _ = results.Stop() }()
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	defer func() {
+		_ = results.Stop()
+		_ = group.Wait()
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -24,7 +31,10 @@ func (c *Client) collect(ctx context.Context, results jetstream.ObjectWatcher) {
 				return
 			}
 			if o != nil { // nil: those that were there before are through
-				c.take(ctx, o)
+				group.Go(func() error {
+					c.take(ctx, o)
+					return nil
+				})
 			}
 		}
 	}
