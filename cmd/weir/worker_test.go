@@ -162,7 +162,7 @@ const farmed = `id: farmed
 duration: 4s
 seeds: [1, 2, 3]
 topology: {kind: dumbbell, senders: 8, receivers: 1, hypervisors: false}
-network: {rate: 1Gbit, rtt: 200us, buffer: 250KB}
+network: {rate: 300Mbit, rtt: 200us, buffer: 250KB}
 traffic:
   - {name: long, from: "sender*", to: receiver1, pattern: bulk, start: 0s, stop: 4s}
   - {name: mice, from: "sender*", to: receiver1, data: pull, pattern: burst, size: 5KB, start: 100ms, every: 200ms, epochs: 3}

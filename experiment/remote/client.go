@@ -54,7 +54,8 @@ type Client struct {
 	pending map[string]*waiting // by key
 	workers map[string]*known   // by instance
 	room    chan struct{}       // closed and replaced when another run may be submitted
-	lately  int                 // places that were taken
+	taken   int                 // places
+	sent    int                 // tasks
 	did     map[string]int      // results, by worker
 	alone   time.Time           // since when no worker of the build answers; zero: one does
 	said    string              // what was said about workers
@@ -79,7 +80,6 @@ type waiting struct {
 	run     *experiment.Run
 	code    string
 	task    []byte
-	sent    int // how often
 	refused int // results
 	worker  string
 	seen    time.Time // when it was sent, or a worker reported it
@@ -224,9 +224,9 @@ func (c *Client) remove(key string) {
 // send puts the run's task into the queue. It repeats this until the bus has it.
 func (c *Client) send(ctx context.Context, w *waiting) error {
 	c.mu.Lock()
-	w.sent++
+	c.sent++
 	w.seen = time.Now()
-	id := fmt.Sprintf("%s.%p.%d", c.job, w, w.sent)
+	id := fmt.Sprintf("%s.%d", c.job, c.sent) // the bus keeps the first message with an id
 	c.mu.Unlock()
 	for {
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -250,8 +250,8 @@ func (c *Client) send(ctx context.Context, w *waiting) error {
 func (c *Client) Take() {
 	for {
 		c.mu.Lock()
-		if c.lately < max(2, 2*c.slots()) {
-			c.lately++
+		if c.taken < max(2, 2*c.slots()) {
+			c.taken++
 			c.mu.Unlock()
 			return
 		}
@@ -265,7 +265,7 @@ func (c *Client) Take() {
 func (c *Client) Give() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lately--
+	c.taken--
 	c.moreRoom()
 }
 
