@@ -57,11 +57,11 @@ func belongs(run *experiment.Run, raw *result.Raw) error {
 			return fmt.Errorf("drop %d at port %.80q", i, d.Port)
 		}
 	}
-	return laws(raw, names, in)
+	return lawsBelong(raw, names, in)
 }
 
-// laws checks the laws' metrics.
-func laws(raw *result.Raw, names *names, in func(time.Duration) bool) error {
+// lawsBelong checks the laws' metrics.
+func lawsBelong(raw *result.Raw, names *names, in func(time.Duration) bool) error {
 	metrics := map[string]bool{}
 	for _, v := range raw.LawTotals {
 		metrics[v.Metric] = true
