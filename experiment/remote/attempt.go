@@ -144,10 +144,7 @@ func (w *worker) run(ctx context.Context, msg jetstream.Msg, a *attempt, run *ex
 		defer w.alone.RUnlock()
 	}
 	a.Phase("running")
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
+	w.change()
 	log := w.Log.With("job", a.task.Job, "run", a.task.Key, "scheme", run.Scheme, "seed", run.Seed, "try", a.try)
 	log.Info("a run begins", "experiment", run.Experiment, "world", run.World)
 	began := time.Now()

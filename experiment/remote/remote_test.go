@@ -226,6 +226,11 @@ func TestWorker_Refuses(t *testing.T) {
 	}
 	whole := encoded(func(*Task) {})
 	conn, js := k.raw(pki.Operator, "ben")
+	states, err := conn.Client().SubscribeSync(bus.WorkerSubject("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]uint64{}
 	for _, row := range []struct {
 		name, reason string
 		data         []byte
@@ -246,15 +251,21 @@ func TestWorker_Refuses(t *testing.T) {
 		{"a large experiment, compressed", "run", encoded(func(t *Task) { t.Asked = packed(make([]byte, 50<<20)) })},
 		{"a broken file", "run", encoded(func(t *Task) { t.Asked = packed([]byte(`{"name":"a","file":"id: [","options":{}}`)) })},
 	} {
-		_, running := lastState(t, k, conn)
-		before := running.Refused[row.reason]
+		before := refused[row.reason]
 		if _, err := js.Publish(t.Context(), bus.WorkSubject(experiment.WorldSim, codeOfTests, good.Job), row.data); err != nil {
 			t.Fatal(err)
 		}
-		k.until(row.name, func() bool {
-			_, s := lastState(t, k, conn)
-			return s.Refused[row.reason] == before+1
-		})
+		for refused[row.reason] != before+1 {
+			msg, err := states.NextMsg(30 * time.Second)
+			if err != nil {
+				t.Fatalf("%s: %v, refused %v", row.name, err, refused)
+			}
+			s, err := decodeState(msg.Data)
+			if err != nil || bus.WorkerOf(msg.Subject) != "w1" {
+				t.Fatalf("%s: %v", msg.Subject, err)
+			}
+			refused = s.Refused
+		}
 	}
 	if n := calls.Load(); n != 1 {
 		t.Errorf("it ran %d, want 1", n)
@@ -268,25 +279,6 @@ func TestWorker_Refuses(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 	c.Close()
-}
-
-// lastState waits for the next state of a worker.
-func lastState(t *testing.T, k *kit, conn *bus.Conn) (string, *State) {
-	t.Helper()
-	sub, err := conn.Client().SubscribeSync(bus.WorkerSubject("*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	msg, err := sub.NextMsg(30 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := decodeState(msg.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bus.WorkerOf(msg.Subject), s
 }
 
 // A submitter refuses and counts results that do not belong to their run, and sends the run again; after maxTries it gives up.

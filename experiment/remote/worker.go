@@ -41,7 +41,7 @@ type worker struct {
 	plans    plans
 	refused  counts
 	instance string
-	changed  chan struct{} // a run began: report it soon
+	changed  chan struct{} // a run began, or a message was refused: report it soon
 	// alone is locked for reading by runs in the simulator, and for writing by one in the lab.
 	alone sync.RWMutex
 
@@ -186,6 +186,15 @@ func (w *worker) refuse(reason string, err error) {
 	if n := w.refused.add(reason); n&(n-1) == 0 {
 		w.Log.Warn("a message is refused", "reason", reason, "times", n, "error", plain(err.Error()))
 	}
+	w.change()
+}
+
+// change has the state reported soon.
+func (w *worker) change() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
 }
 
 // report publishes the worker's state.
@@ -205,6 +214,7 @@ func (w *worker) report(ctx context.Context) {
 			return
 		case <-every.C:
 		case <-w.changed:
+			pause(ctx, stateEvery/10) // for several changes
 		}
 	}
 }
