@@ -208,7 +208,7 @@ func (p *progress) close() {
 
 // estimate estimates the time of the remaining runs from the finished ones.
 type estimate struct {
-	slots func() int // how many of the simulator's runs are in progress at the same time; nil: one per processor
+	slots func() int // the number of the simulator's runs at a time; nil: one per processor
 	open  map[*experiment.Run]bool
 	took  map[string][]time.Duration // by the settings without the seed
 	ratio []float64                  // of each finished run: its time divided by its longest duration

@@ -76,11 +76,11 @@ type command struct {
 func (p *command) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.tell()
+	defer p.wake()
 	return p.text.Write(b)
 }
 
-func (p *command) tell() {
+func (p *command) wake() {
 	close(p.news)
 	p.news = make(chan struct{})
 }
@@ -98,7 +98,7 @@ func (f *farm) start(name string, args ...string) *command {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.done, p.err = true, err
-		p.tell()
+		p.wake()
 	}()
 	f.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
@@ -187,7 +187,7 @@ func (f *farm) tree() string {
 	return dir
 }
 
-// Two workers carry out the experiments of a tree, and one of them is killed at work. The results are those of this machine alone,
+// Two workers carry out the experiments of a tree, and one of them is killed during a run. The results are those of this machine alone,
 // byte by byte: only when each run ended and how long it took are set to zero before the comparison, and the reports made again.
 func TestFiguresOnWorkers_OneKilled(t *testing.T) {
 	f := newFarm(t)

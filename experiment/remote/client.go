@@ -422,7 +422,7 @@ func (c *Client) missing() (out []string) {
 	return out
 }
 
-// unfit says why a worker gets none of the job's runs.
+// unfit returns the reason why a worker gets none of the job's runs.
 func (c *Client) unfit(k *known) string {
 	for world := range c.codes {
 		if k.state.Codes[world] == "" {

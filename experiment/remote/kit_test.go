@@ -208,7 +208,7 @@ func (k *kit) empty(js jetstream.JetStream) {
 	})
 }
 
-// silent is a Watcher that keeps what it is told.
+// silent is a Watcher that only keeps the names of workers.
 type silent struct {
 	experiment.Silent
 	mu    sync.Mutex
