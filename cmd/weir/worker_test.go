@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,10 +15,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"weir/bus"
 	"weir/bus/pki"
 	"weir/experiment"
 	"weir/experiment/store"
+	"weir/internal/testroot"
 )
 
 // otherBuild is weir with another source of the simulator.
@@ -50,12 +51,9 @@ func newFarm(t *testing.T) *farm {
 			t.Fatal(err)
 		}
 	}
-	s, err := bus.StartServer(bus.ServerConfig{Listen: "127.0.0.1:0", Files: pki.In(f.keys("b1"), "b1"), Store: filepath.Join(f.dir, "store")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	f.url = s.URL()
+	server := f.start("weir", "bus", "serve", "--listen", "127.0.0.1:0", "--keys", f.keys("b1"), "--store", filepath.Join(f.dir, "store"))
+	server.says(" store=")
+	f.url = regexp.MustCompile(`tls://127\.0\.0\.1:\d+`).FindString(server.said())
 	return f
 }
 
@@ -213,6 +211,9 @@ func TestFiguresOnWorkers_OneKilled(t *testing.T) {
 	if code := many.ends(); code != 0 {
 		t.Fatalf("on workers: exit code %d", code)
 	}
+	if strings.Contains(many.said(), "sent again") {
+		t.Error("a task was lost, and sent again a minute later")
+	}
 	for _, id := range []string{"farmed", "second"} {
 		alone, by := f.withoutTimes("alone", id), f.withoutTimes("many", id)
 		sameTree(t, alone, by)
@@ -322,5 +323,49 @@ func TestRunOnWorkers_OthersAreRefused(t *testing.T) {
 	}
 	if code := lab.ends(); code != exitError || !strings.Contains(lab.said(), "stopped") {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A worker with --lab carries out a run in the lab.
+func TestRunOnWorkers_Lab(t *testing.T) {
+	testroot.Need(t, "namespaces and kernel programs")
+	f := newFarm(t)
+	file := filepath.Join(f.tree(), "farmed.yaml")
+	f.worker("weir", "w1", "--lab")
+	run := f.start("weir", "run", file, "--on", f.url, "--keys", f.keys("ann"), "--seed", "1", "--scheme", "fairq", "--world", "lab",
+		"--set", "duration=1s", "--set", "traffic.long.stop=1s", "--set", "network.rate=50Mbit", "--set", "measure.windows.late=[500ms, 1s]", "--out", "lab")
+	if code := run.ends(); code != 0 || !strings.Contains(run.said(), "runs by worker: w1 1\n") {
+		t.Fatalf("exit code %d", code)
+	}
+	runs, err := filepath.Glob(filepath.Join(f.dir, "lab", "runs", "*.run"))
+	if err != nil || len(runs) != 1 {
+		t.Errorf("%d stored runs (%v), want 1", len(runs), err)
+	}
+}
+
+// Options without an effect on workers, and missing keys, are refused before anything is sent.
+func TestRunOnWorkers_Usage(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "farmed.yaml")
+	if err := os.WriteFile(file, []byte(farmed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"worker"}, "worker needs --bus URL"},
+		{[]string{"worker", "--bus", "tls://127.0.0.1:1", "--jobs", "0"}, "--jobs 0 is out of range"},
+		{[]string{"worker", "--bus", "tls://127.0.0.1:1", "--keys", dir}, dir + " has 0 certificates with a key (NAME.pem), want one: use a directory that 'weir bus enrol' made"},
+		{[]string{"bus", "serve"}, "serve needs --listen ADDRESS:PORT"},
+		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "sim", "--out", dir, "--trace"}, "--on excludes --pcap, --trace and --without-measuring"},
+		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "lab,sim"}, "--on takes one world"},
+		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "sim", "--keys", dir}, "want one: use a directory that"},
+		{[]string{"figures", dir, "--on", "tls://127.0.0.1:1"}, "--on has no effect on the finished runs of DIR"},
+	} {
+		var said bytes.Buffer
+		if code := run(t.Context(), row.args, &said, &said); code != exitUsage || !strings.Contains(said.String(), row.says) {
+			t.Errorf("weir %s: exit code %d, %q; want %q", strings.Join(row.args, " "), code, said.String(), row.says)
+		}
 	}
 }

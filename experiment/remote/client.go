@@ -456,6 +456,7 @@ func (c *Client) look(ctx context.Context) {
 		c.list(ctx)
 	}
 	for _, w := range again {
+		c.cfg.Say(fmt.Sprintf("no worker has the run of scheme %s with seed %d: it is sent again", w.run.Scheme, w.run.Seed))
 		if err := setUpConsumer(ctx, c.js, w.run.World, w.code); err == nil && ctx.Err() == nil {
 			callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 			_ = c.send(callCtx, w) // the next look tries again

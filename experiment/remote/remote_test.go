@@ -140,7 +140,7 @@ func TestClose_StopsRuns(t *testing.T) {
 		}
 	}
 	c.Close()
-	<-stopped
+	k.until("stop of the run", func() bool { return len(stopped) == 1 })
 	_, js := k.raw(pki.Operator, "ann")
 	k.empty(js)
 	if !k.log.has("a run is stopped: its job ended") || len(begun) > 0 {
