@@ -255,7 +255,10 @@ func TestWorker_Refuses(t *testing.T) {
 		if _, err := js.Publish(t.Context(), bus.WorkSubject(experiment.WorldSim, codeOfTests, good.Job), row.data); err != nil {
 			t.Fatal(err)
 		}
-		for refused[row.reason] != before+1 {
+		for n := 0; refused[row.reason] != before+1; n++ {
+			if n > 40 { // one each second, or more
+				t.Fatalf("%s: it is not refused: %v", row.name, refused)
+			}
 			msg, err := states.NextMsg(30 * time.Second)
 			if err != nil {
 				t.Fatalf("%s: %v, refused %v", row.name, err, refused)
