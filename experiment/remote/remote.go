@@ -4,7 +4,7 @@
 //	message.go  tasks, states of workers, notices of jobs: encode, decode, limits
 //	plans.go    from a task to its run
 //	worker.go   takes tasks;  attempt.go  runs one, and stores its result
-//	client.go   the submitter: queue, states of workers, progress
+//	client.go   the submitter: its job and queue;  states.go  what workers report, and what is missing
 //	results.go  the submitter: results;  check.go  does a result belong to its run
 //
 // A run has the same bytes here as on one machine: its worker plans the same file, checks that the key of the run is the same, and
