@@ -356,11 +356,11 @@ func TestRunOnWorkers_Usage(t *testing.T) {
 	}{
 		{[]string{"worker"}, "worker needs --bus URL"},
 		{[]string{"worker", "--bus", "tls://127.0.0.1:1", "--jobs", "0"}, "--jobs 0 is out of range"},
-		{[]string{"worker", "--bus", "tls://127.0.0.1:1", "--keys", dir}, dir + " has 0 certificates with a key (NAME.pem), want one: use a directory that 'weir bus enrol' made"},
+		{[]string{"worker", "--bus", "tls://127.0.0.1:1", "--keys", dir}, dir + " has 0 certificates of its own, want one: enrol this machine (weir bus enrol), or give its name"},
 		{[]string{"bus", "serve"}, "serve needs --listen ADDRESS:PORT"},
 		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "sim", "--out", dir, "--trace"}, "--on excludes --pcap, --trace and --without-measuring"},
 		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "lab,sim"}, "--on takes one world"},
-		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "sim", "--keys", dir}, "want one: use a directory that"},
+		{[]string{"run", file, "--on", "tls://127.0.0.1:1", "--world", "sim", "--keys", dir}, "want one: enrol this machine (weir bus enrol)"},
 		{[]string{"figures", dir, "--on", "tls://127.0.0.1:1"}, "--on has no effect on the finished runs of DIR"},
 	} {
 		var said bytes.Buffer
