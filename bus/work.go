@@ -5,8 +5,10 @@ import "github.com/nats-io/nats.go"
 // Work for many machines: a stream with tasks, each for one worker, and an object store with their results. The rooms that use it
 // define the messages. Tasks have the digest of a build in their subject, so a worker of another build never receives them.
 const (
-	// WorkStream has the tasks, and WorkStore the results.
-	WorkStream, WorkStore = "WEIR_WORK", "weir-work"
+	// WorkStream is the stream with the tasks.
+	WorkStream = "WEIR_WORK"
+	// WorkStore is the object store with the results.
+	WorkStore = "weir-work"
 	// WorkSubjects are those of all tasks.
 	WorkSubjects = workPrefix + ">"
 

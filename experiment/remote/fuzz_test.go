@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"weir/cmd/weir/laws"
-	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/store"
 )
 
 // FuzzTask checks that any bytes are refused or name a run that has the task's key.
 func FuzzTask(f *testing.F) {
-	asked, plan := planOf(f, small, experiment.WorldSim)
+	asked, plan := planOf(f)
 	text, err := Pack(asked)
 	if err != nil {
 		f.Fatal(err)
@@ -76,7 +75,7 @@ func FuzzState(f *testing.F) {
 
 // FuzzResult changes the encoded measurements of a run. They are refused, or statistics can be made of them.
 func FuzzResult(f *testing.F) {
-	_, plan := planOf(f, small, experiment.WorldSim)
+	_, plan := planOf(f)
 	run := plan.Runs[0]
 	e := entryOf(run)
 	e.Form = 1

@@ -35,10 +35,10 @@ schemes: [{name: droptail}, {name: fairq}]
 measure: {ports: {bottleneck: "switch->receiver1"}}
 `
 
-// planOf plans an experiment.
-func planOf(t testing.TB, text, world string) (*store.Asked, *experiment.Plan) {
+// planOf plans the small experiment in the simulator.
+func planOf(t testing.TB) (*store.Asked, *experiment.Plan) {
 	t.Helper()
-	asked := &store.Asked{Name: "small.yaml", File: text, Options: experiment.Options{Worlds: []string{world}}}
+	asked := &store.Asked{Name: "small.yaml", File: small, Options: experiment.Options{Worlds: []string{experiment.WorldSim}}}
 	plan, err := asked.Plan(laws.All())
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestRun_GivesTheWorkersEntry(t *testing.T) {
 	k.worker("w1", func(_ context.Context, r *experiment.Run, _ experiment.Progress) (*store.Entry, error) {
 		return entryOf(r), nil
 	})
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	c := k.client()
 	got, err := submit(t.Context(), c, asked, plan.Runs)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestRun_FailureIsReported(t *testing.T) {
 		e.Raw.Partial = true
 		return e, nil
 	})
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	c := k.client()
 	defer c.Close()
 	for i, want := range []string{"worker w1: the world [31m broke", "worker w1: panic: a law is wrong", "worker w1: it ended before its measurements were complete"} {
@@ -90,7 +90,7 @@ func TestRun_StoppedWorker(t *testing.T) {
 		<-ctx.Done()
 		return nil, nil
 	})
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	c := k.client()
 	defer c.Close()
 	done := make(chan error, 1)
@@ -122,7 +122,7 @@ func TestClose_StopsRuns(t *testing.T) {
 		stopped <- struct{}{}
 		return nil, nil
 	})
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	c := k.client()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
@@ -151,7 +151,7 @@ func TestClose_StopsRuns(t *testing.T) {
 // A run that ends its workers is given up after maxTries of them.
 func TestRun_EndsItsWorkers(t *testing.T) {
 	k := newKit(t)
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	c := k.client()
 	defer c.Close()
 	done := make(chan error, 1)
@@ -201,7 +201,7 @@ func TestWorker_Refuses(t *testing.T) {
 		calls.Add(1)
 		return entryOf(r), nil
 	})
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	c := k.client()
 	if _, err := submit(t.Context(), c, asked, plan.Runs[:1]); err != nil { // the queue is there
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestWorker_Refuses(t *testing.T) {
 // A submitter refuses and counts results that do not belong to their run, and sends the run again; after maxTries it gives up.
 func TestClient_RefusesResults(t *testing.T) {
 	k := newKit(t)
-	asked, plan := planOf(t, small, experiment.WorldSim)
+	asked, plan := planOf(t)
 	run := plan.Runs[0]
 	encode := func(change func(*store.Entry)) []byte {
 		e := entryOf(run)
@@ -352,7 +352,7 @@ func TestClient_RefusesResults(t *testing.T) {
 
 // Measurements that cannot be those of the run are refused, each for one reason.
 func TestBelongs(t *testing.T) {
-	_, plan := planOf(t, small, experiment.WorldSim)
+	_, plan := planOf(t)
 	run := plan.Runs[0]
 	if err := belongs(run, entryOf(run).Raw); err != nil {
 		t.Fatal(err)
