@@ -143,7 +143,7 @@ func TestWait_IsSpread(t *testing.T) {
 
 // Two servers: the embedded one, and one that NATS makes from the generated file. Both allow and refuse the same.
 func TestPermissions(t *testing.T) {
-	clients := []string{"agent/sw1", "agent/sw2", "controller/c1", "observer/op", "operator/alice"}
+	clients := []string{"agent/sw1", "agent/sw2", "controller/c1", "observer/op", "operator/alice", "worker/w1", "operator/ann"}
 	for _, kind := range []string{"embedded", "external"} {
 		t.Run(kind, func(t *testing.T) {
 			k := newKit(t)
@@ -242,6 +242,36 @@ var permissionRows = []struct {
 	{"operator/alice", true, "weir.v1.cmd.sw1", false},
 	{"operator/alice", false, "weir.v1.>", false},
 	{"operator/alice", false, "$KV.>", false},
+	{"worker/w1", true, "weir.v1.wrk.w1", true},
+	{"worker/w1", true, "$JS.API.CONSUMER.MSG.NEXT.WEIR_WORK.sim-c", true},
+	{"worker/w1", true, "$O.weir-work.C.x", true},
+	{"worker/w1", false, "weir.v1.job.*", true},
+	{"worker/w1", true, "weir.v1.wrk.w2", false},
+	{"worker/w1", true, "weir.v1.work.sim.c.j", false},
+	{"worker/w1", true, "weir.v1.job.ann", false},
+	{"worker/w1", true, "$JS.API.STREAM.CREATE.WEIR_WORK", false},
+	{"worker/w1", true, "$JS.API.STREAM.PURGE.OBJ_weir-work", false},
+	{"worker/w1", true, "$JS.API.CONSUMER.CREATE.WEIR_WORK.x", false},
+	{"worker/w1", true, "$JS.API.CONSUMER.CREATE.OBJ_weir-work.x", false},
+	{"worker/w1", true, "$JS.API.CONSUMER.MSG.NEXT.KV_weir-leases.x", false},
+	{"worker/w1", true, "$KV.weir-leases.0", false},
+	{"worker/w1", true, "$JS.API.DIRECT.GET.OBJ_weir-work.$O.weir-work.C.x", false},
+	{"worker/w1", false, "weir.v1.work.>", false},
+	{"worker/w1", false, "weir.v1.cmd.*", false},
+	{"worker/w1", false, "_INBOX.weir.operator.ann.>", false},
+	{"operator/ann", true, "weir.v1.work.sim.c.j", true},
+	{"operator/ann", true, "weir.v1.job.ann", true},
+	{"operator/ann", true, "$JS.API.STREAM.CREATE.OBJ_weir-work", true},
+	{"operator/ann", false, "weir.v1.wrk.*", true},
+	{"operator/ann", true, "weir.v1.job.ben", false},
+	{"operator/ann", true, "weir.v1.wrk.w1", false},
+	{"operator/ann", true, "weir.v1.cmd.sw1", false},
+	{"operator/ann", true, "$JS.API.STREAM.DELETE.WEIR_WORK", false},
+	{"operator/ann", true, "$JS.API.CONSUMER.MSG.NEXT.WEIR_WORK.sim-c", false},
+	{"operator/ann", true, "$JS.API.STREAM.CREATE.other", false},
+	{"operator/ann", true, "$O.weir-work.C.x", false},
+	{"operator/ann", true, "$KV.weir-policy.x", false},
+	{"operator/ann", false, "_INBOX.weir.worker.w1.>", false},
 }
 
 // A role cannot be used for another one.

@@ -46,7 +46,7 @@ func (e *External) ServerFile() (string, error) {
 	line("ping_interval: %q", pingEvery)
 	line("ping_max: %d", maxPings)
 	line("write_deadline: %q", handshakeTimeout)
-	line("jetstream { store_dir: %q, max_file_store: %d, max_memory_store: %d, sync_interval: always }", e.Store, maxStore, maxStore)
+	line("jetstream { store_dir: %q, max_file_store: %d, max_memory_store: %d, sync_interval: always }", e.Store, maxStore+maxWork, maxStore)
 	tls := fmt.Sprintf("cert_file: %q, key_file: %q, ca_file: %q, verify_and_map: true, min_version: \"1.3\", timeout: %v",
 		e.Files.Own, e.Files.Own, e.Files.CA, handshakeTimeout.Seconds())
 	line("tls { %s, handshake_first: true }", tls)

@@ -81,13 +81,13 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 	}
 }
 
-// tooMuch reports whether the agent sent too much twice in a row. Controllers are trusted: their number of commands follows
-// from the number of agents.
+// tooMuch reports whether the agent or worker sent too much twice in a row. Controllers are trusted: their number of commands follows
+// from the number of agents. So are operators.
 func (c *client) tooMuch(messages, bytes int64, since time.Duration, limit uint64) bool {
 	rate := float64(messages-c.messages) / since.Seconds()
 	byteRate := float64(bytes-c.bytes) / since.Seconds()
 	c.messages, c.bytes = messages, bytes
-	if c.id.Role != pki.Agent || rate <= float64(limit) && byteRate <= MaxBytes {
+	if c.id.Role != pki.Agent && c.id.Role != pki.Worker || rate <= float64(limit) && byteRate <= MaxBytes {
 		c.over = 0
 		return false
 	}

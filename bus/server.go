@@ -12,6 +12,7 @@
 //	store.go     leases in the key-value store
 //	policy.go    the key-value store of policies
 //	runner.go    runs the leases of a controller
+//	work.go      tasks for many machines and their results: subjects, permissions
 //
 // Neighbours: pki (certificates), weirv1 (messages), lease (which controller holds a bucket, and whom an agent obeys).
 package bus
@@ -36,7 +37,7 @@ import (
 type ServerConfig struct {
 	Listen string    // address:port; port 0 takes a free one
 	Files  pki.Files // of an identity bus/NAME
-	Store  string    // directory of the key-value stores
+	Store  string    // directory of the key-value stores and of work
 	Log    *slog.Logger
 	// Routes and Cluster make the server one of a cluster: the others' addresses, and where this one listens for them.
 	Cluster string
@@ -73,7 +74,7 @@ type client struct {
 }
 
 // clientRoles can connect as clients.
-var clientRoles = []pki.Role{pki.Agent, pki.Controller, pki.Observer, pki.Operator}
+var clientRoles = []pki.Role{pki.Agent, pki.Controller, pki.Observer, pki.Worker, pki.Operator}
 
 // StartServer starts a server. Close ends it.
 func StartServer(cfg ServerConfig) (*Server, error) {
@@ -122,7 +123,7 @@ func (s *Server) options(cfg *ServerConfig) (*server.Options, error) {
 		TLSTimeout: handshakeTimeout.Seconds(), AuthTimeout: handshakeTimeout.Seconds() + 1, CustomClientAuthentication: s,
 		MaxConn: MaxConnections, MaxSubs: MaxSubscriptions, MaxPayload: maxMessage, MaxPending: MaxPending, MaxControlLine: MaxControlLine,
 		PingInterval: pingEvery, MaxPingsOut: maxPings, WriteDeadline: handshakeTimeout, MaxClosedClients: 100,
-		JetStream: true, StoreDir: cfg.Store, JetStreamMaxMemory: maxStore, JetStreamMaxStore: maxStore, SyncAlways: true,
+		JetStream: true, StoreDir: cfg.Store, JetStreamMaxMemory: maxStore, JetStreamMaxStore: maxStore + maxWork, SyncAlways: true,
 		DisableShortFirstPing: true,
 	}
 	if port == 0 {

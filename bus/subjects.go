@@ -35,8 +35,13 @@ func Allowed(id pki.Identity) Subjects {
 	case pki.Controller:
 		s.Publish = append([]string{commandPrefix + "*", controlPrefix + id.Name}, storeSubjects()...)
 		s.Subscribe = append(s.Subscribe, telemetryPrefix+"*", eventsPrefix+"*", controlPrefix+"*")
-	case pki.Operator:
-		s.Publish = policySubjects(id)
+	case pki.Worker, pki.Operator:
+		work := workerSubjects(id.Name)
+		if id.Role == pki.Operator {
+			work = operatorSubjects(id.Name)
+			s.Publish = policySubjects(id)
+		}
+		s.Publish, s.Subscribe = append(s.Publish, work.Publish...), append(s.Subscribe, work.Subscribe...)
 	case pki.Observer:
 		s.Subscribe = append(s.Subscribe, "weir.v1.>")
 	default:

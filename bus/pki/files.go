@@ -47,6 +47,12 @@ func NameIn(dir string) (string, error) {
 	return names[0], nil
 }
 
+// Find returns the files of the only certificate that [CA.Enrol] has written to dir.
+func Find(dir string) (Files, error) {
+	name, err := NameIn(dir)
+	return In(dir, name), err
+}
+
 // lookEvery is the least time between two checks of the files: peers decide how often connections are made.
 const lookEvery = time.Second
 

@@ -15,8 +15,9 @@ type Role string
 const (
 	Agent      Role = "agent"      // a switch or a host
 	Controller Role = "controller" // decides
-	Observer   Role = "observer"   // reads and sends nothing
-	Operator   Role = "operator"   // changes policies
+	Observer   Role = "observer"   // an operator who reads and sends nothing
+	Worker     Role = "worker"     // a machine that runs experiments
+	Operator   Role = "operator"   // a person who changes policies and submits experiments
 	Bus        Role = "bus"        // a server of the bus
 )
 
@@ -36,9 +37,9 @@ func ParseIdentity(text string) (Identity, error) {
 	role, name, _ := strings.Cut(text, "/")
 	id := Identity{Role(role), name}
 	switch id.Role {
-	case Agent, Controller, Observer, Operator, Bus:
+	case Agent, Controller, Observer, Worker, Operator, Bus:
 	default:
-		return Identity{}, fmt.Errorf("identity %q: want agent/NAME, controller/NAME, observer/NAME, operator/NAME or bus/NAME", clip(text))
+		return Identity{}, fmt.Errorf("identity %q: want agent/NAME, controller/NAME, observer/NAME, worker/NAME, operator/NAME or bus/NAME", clip(text))
 	}
 	if !validName(name) {
 		return Identity{}, fmt.Errorf("identity %q: a name has 1 to 63 of a-z, 0-9 and -, and does not begin with -", clip(text))

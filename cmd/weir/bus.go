@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ const busDir = "/etc/weir/bus"
 func busCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bus",
-		Short: "Certificates and server files of the message bus",
+		Short: "The message bus: certificates, server files, a server",
 		Long: `Make the certificates with which agents, controllers and servers of the bus know each other, and
 the configuration of an external NATS server. The directory of the CA stays on one machine, and
 only root reads it.`,
@@ -31,7 +32,45 @@ only root reads it.`,
 	}
 	ca := &pki.CA{}
 	cmd.PersistentFlags().StringVar(&ca.Dir, "dir", busDir, "`DIRECTORY` of the CA")
-	cmd.AddCommand(busCACommand(ca), busEnrolCommand(ca), busRevokeCommand(ca), busListCommand(ca), busConfigCommand(ca))
+	cmd.AddCommand(busCACommand(ca), busEnrolCommand(ca), busRevokeCommand(ca), busListCommand(ca), busConfigCommand(ca), busServeCommand())
+	return cmd
+}
+
+func busServeCommand() *cobra.Command {
+	var cfg bus.ServerConfig
+	var keys string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "serve --listen ADDRESS:PORT",
+		Short: "Run one server of the bus",
+		Long: `Run a server of the bus until it is stopped, with the certificate of bus/NAME from 'weir bus enrol'.
+One is enough for workers (see 'weir worker --help'); for a cluster, see 'weir bus config'.`,
+		Example: `  weir bus enrol bus/b1 --address 10.0.0.5 --out b1
+  weir bus serve --listen 10.0.0.5:4222 --keys b1 --store /var/lib/weir/bus`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.Listen == "" {
+				return usageError(errors.New("serve needs --listen ADDRESS:PORT"))
+			}
+			var err error
+			if cfg.Files, err = pki.Find(keys); err != nil {
+				return usageError(fmt.Errorf("--keys: %w", err))
+			}
+			cfg.Log = newLog(cmd.ErrOrStderr(), asJSON)
+			s, err := bus.StartServer(cfg)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			cfg.Log.Info("the bus listens", "url", s.URL(), "store", cfg.Store)
+			<-cmd.Context().Done()
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&cfg.Listen, "listen", "", "`ADDRESS:PORT` for clients")
+	cmd.Flags().StringVar(&cfg.Store, "store", "/var/lib/weir/bus", "`DIRECTORY` of the key-value stores and of work")
+	addKeys(cmd.Flags(), &keys, "")
+	cmd.Flags().BoolVar(&asJSON, "log-json", false, "log in JSON, one object per line")
 	return cmd
 }
 
@@ -72,7 +111,7 @@ func busEnrolCommand(ca *pki.CA) *cobra.Command {
 	var addresses []string
 	var days int
 	cmd := &cobra.Command{
-		Use:   "enrol agent/NAME|controller/NAME|observer/NAME|operator/NAME|bus/NAME",
+		Use:   "enrol agent/NAME|controller/NAME|observer/NAME|worker/NAME|operator/NAME|bus/NAME",
 		Short: "Make a key and a certificate",
 		Long: `Make a key and a certificate, and write them with the trusted CAs to a directory: NAME.pem, ca.pem
 and revoked, of mode 0600. Copy it to the machine. A process that runs reads changed files within

@@ -29,7 +29,7 @@ var completeFlags = map[string]complete{
 // Flags whose values no shell can guess, and that are not files.
 var completeNothing = []string{
 	"rate", "buffer", "shape", "target-fraction", "rtt", "interval", "updates", "mark", "metrics", "scope", "for", "list", "seed", "seeds",
-	"set", "sweep", "at", "metric", "confidence", "fail-over",
+	"set", "sweep", "at", "metric", "confidence", "fail-over", "on", "bus", "jobs",
 }
 
 // completePorts are the commands whose arguments are ports.

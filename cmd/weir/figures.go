@@ -28,7 +28,7 @@ func figuresCommand() *cobra.Command {
 simulator with every scheme that this build has, one run per processor. OUT/ID has the figures
 as the paper draws them (all seeds as a band), Weir's own figures and a report. OUT/index.html
 shows all experiments with the results of their claims. After a stop or a crash, the same command with
---resume continues.
+--resume continues. With --on, workers carry out the runs: see 'weir worker --help'.
 
 With DIR, make the report and figures of DIR again from the runs that 'weir run --out DIR' has finished,
 also while it still runs. Nothing is run. FILE replaces the experiment file of DIR, to change
@@ -42,6 +42,7 @@ so a new scheme needs no runs of the others.
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir figures --seeds 1
   weir figures F1 F2 --resume --summary results
+  weir figures --on tls://10.0.0.5:4222 --keys ann
   weir figures out/F1
   weir figures out/F1 --summary results --add
   weir figures out/incast experiments/incast.yaml
@@ -60,13 +61,16 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			if all != nil && f.json {
 				return usageError(errors.New("--json needs DIR: 'weir figures OUT/ID --json' prints the results of one experiment"))
 			}
+			if err := f.on.check(&f); err != nil {
+				return usageError(err)
+			}
 			if all != nil {
 				return figuresOfTree(cmd.Context(), all, into, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			if !isDir(args[0]) {
 				return usageError(fmt.Errorf("%s is neither an experiment in %s nor a directory with finished runs", args[0], tree))
 			}
-			for _, name := range []string{"experiments", "out", "resume", "seed", "seeds", "set", "world"} {
+			for _, name := range []string{"experiments", "on", "out", "resume", "seed", "seeds", "set", "world"} {
 				if cmd.Flags().Changed(name) {
 					return usageError(fmt.Errorf("--%s has no effect on the finished runs of DIR: leave it out, or give an ID", name))
 				}
@@ -92,6 +96,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	addResume(flags, &f.resume, "ID: keep finished runs, and run only the others")
 	flags.StringSliceVar(&f.options.Worlds, "world", []string{experiment.WorldSim}, "ID: worlds to run in: lab, sim, or both")
 	flags.StringArrayVar(&f.options.Set, "set", nil, "ID: KEY=VALUE: change one value of the files (repeatable)")
+	f.on.add(flags, "ID: ")
 	flags.Int64Var(&f.seed, "seed", 0, "ID: run this one seed")
 	flags.IntVar(&f.options.SeedCount, "seeds", 0, "ID: run seeds 1..N")
 	return cmd

@@ -13,6 +13,7 @@ import (
 
 	"weir/cmd/weir/laws"
 	"weir/experiment"
+	"weir/experiment/remote"
 	"weir/experiment/report"
 	"weir/experiment/result"
 	"weir/experiment/store"
@@ -81,7 +82,12 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 		}
 	}
 	shared := &console{w: stderr}
-	tree := &treeRun{flags: f, into: into, processors: newProcessors(), stdout: clearing(stdout), stderr: clearing(shared), progress: shared}
+	client, err := f.on.dial(ctx, clearing(shared))
+	if err != nil {
+		return err
+	}
+	defer closeClient(client, stderr)
+	tree := &treeRun{flags: f, into: into, processors: newProcessors(), remote: client, stdout: clearing(stdout), stderr: clearing(shared), progress: shared}
 	ended := make(chan struct{}) // closed when the previous experiment has ended
 	close(ended)
 	for i, p := range todo {
@@ -126,8 +132,9 @@ type treeRun struct {
 	flags          runFlags
 	into           string
 	processors     processors
-	stdout, stderr io.Writer // lines that stay on the terminal
-	progress       io.Writer // standard error, too
+	remote         *remote.Client // nil: runs are carried out here
+	stdout, stderr io.Writer      // lines that stay on the terminal
+	progress       io.Writer      // standard error, too
 	// Counts of the concluded experiments.
 	failed          []error
 	refuted, claims int
@@ -141,10 +148,12 @@ func (t *treeRun) of(p planned) runFlags {
 
 // measure runs an experiment.
 func (t *treeRun) measure(ctx context.Context, p planned, begun func()) (*outcome, error) {
-	return measure(ctx, p.asked, p.plan, t.of(p), &runner{
+	r := &runner{
 		progress: newProgress(t.progress, p.plan.Runs), processors: t.processors, begun: begun,
 		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}, "sim": &sim.World{Laws: laws.Sim()}},
-	}, t.stderr)
+	}
+	r.on(t.remote)
+	return measure(ctx, p.asked, p.plan, t.of(p), r, t.stderr)
 }
 
 // conclude writes the report of an experiment, and counts its claims.

@@ -18,7 +18,8 @@ const older, newer = "v0.4.0", "v0.4.1"
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"weir": main, "weir-confined": confined,
-		older: func() { version = older; main() }, newer: func() { version = newer; main() },
+		"weir-other": otherBuild,
+		older:        func() { version = older; main() }, newer: func() { version = newer; main() },
 	})
 }
 

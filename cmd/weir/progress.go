@@ -112,13 +112,17 @@ func (p *progress) again(r *experiment.Run, why string) {
 	p.say(fmt.Sprintf("%s is repeated: %s", describe(r), why))
 }
 
-func (p *progress) begin(r *experiment.Run) {
+// begin reports that a run begins. on is the worker that carries it out; "": this process.
+func (p *progress) begin(r *experiment.Run, on string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.n++
 	p.running[r] = begun{p.n, time.Now()}
+	if on != "" {
+		on = " on " + on
+	}
 	if !p.terminal {
-		p.say(fmt.Sprintf("run %d of %d: %s (at most %v of traffic; %s)", p.n, p.runs, describe(r), r.Config.Duration, p.leftText()))
+		p.say(fmt.Sprintf("run %d of %d: %s%s (at most %v of traffic; %s)", p.n, p.runs, describe(r), on, r.Config.Duration, p.leftText()))
 	}
 }
 
@@ -153,6 +157,13 @@ func (p *progress) draw(r *experiment.Run, text string, always bool) {
 	}
 	p.shown = time.Now()
 	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %s: %s (%s)", at.n, p.runs, describe(r), text, p.leftText())
+}
+
+// note writes a line that stays, during runs.
+func (p *progress) note(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say(text)
 }
 
 // say writes a line that stays.
@@ -197,6 +208,7 @@ func (p *progress) close() {
 
 // estimate estimates the time of the remaining runs from the finished ones.
 type estimate struct {
+	slots func() int // the number of the simulator's runs at a time; nil: one per processor
 	open  map[*experiment.Run]bool
 	took  map[string][]time.Duration // by the settings without the seed
 	ratio []float64                  // of each finished run: its time divided by its longest duration
@@ -257,8 +269,11 @@ func (e *estimate) left() (left time.Duration, measured bool) {
 
 // concurrent returns how many runs of a world are in progress at the same time.
 func (e *estimate) concurrent(r *experiment.Run) time.Duration {
-	if r.World == experiment.WorldSim {
+	switch {
+	case r.World == experiment.WorldSim && e.slots == nil:
 		return time.Duration(runtime.GOMAXPROCS(0))
+	case r.World == experiment.WorldSim:
+		return time.Duration(max(1, e.slots()))
 	}
 	return 1
 }

@@ -39,6 +39,7 @@ type runFlags struct {
 	withoutMeasuring bool
 	pcap             string
 	trace            bool
+	on               onFlags
 }
 
 // seeds evaluates --seed and --seeds.
@@ -72,6 +73,8 @@ The lab is real TCP in network namespaces. It runs in real time, one run after t
 runs as fast as it can, one run per processor. With both, --world lab,sim, the lab's runs come first, and
 the simulator's network gets the round-trip time that the lab measured.
 
+With --on, the workers of a message bus carry out the runs: see 'weir worker --help'.
+
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir run experiments/incast.yaml --world lab --scheme droptail,ecn
   weir run experiments/incast.yaml --world sim --scheme droptail,ecn --seeds 20
@@ -79,6 +82,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
   weir run experiments/incast.yaml --world lab --scheme ecn --seed 1 --set traffic.mice.size=20KB
   weir run experiments/incast.yaml --world lab --scheme ecn --sweep schemes.ecn.params.threshold=15KB,30KB,60KB
   weir run experiments/incast.yaml --world lab --out out/incast --resume
+  weir run experiments/incast.yaml --world sim --on tls://10.0.0.5:4222 --keys ann
   weir run --check experiments/*.yaml experiments/*/*.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.seeds(cmd); err != nil {
@@ -103,6 +107,9 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			case len(args) != 1:
 				return usageError(fmt.Errorf("run needs one FILE, got %d; usage: %s", len(args), cmd.UseLine()))
 			}
+			if err := f.on.check(&f); err != nil {
+				return usageError(err)
+			}
 			return runFile(cmd.Context(), args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -121,6 +128,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
 	flags.StringVar(&f.pcap, "pcap", "", "sim: write the packets that leave the ports of measure.ports into this directory, as pcapng")
 	flags.BoolVar(&f.trace, "trace", false, "sim, with --out DIR: write window, threshold, round-trip time and state of every connection over time into DIR/trace")
+	f.on.add(flags, "")
 	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "do not attach the measuring program, to see its cost")
 	return cmd
 }
@@ -171,10 +179,17 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 
 // carryOut runs a plan, stores the finished runs, and prints the results.
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
-	m, err := measure(ctx, asked, plan, f, &runner{
+	r := &runner{
 		progress: newProgress(stderr, plan.Runs), processors: newProcessors(),
 		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}, "sim": simulator},
-	}, stderr)
+	}
+	client, err := f.on.dial(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	r.on(client)
+	m, err := measure(ctx, asked, plan, f, r, stderr)
+	closeClient(client, stderr)
 	if err != nil {
 		return err
 	}
@@ -195,6 +210,11 @@ func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f r
 	r.plan, r.resume, r.code = plan, f.resume, codeOf
 	m := &outcome{plan: plan, flags: f}
 	var err error
+	if r.remote != nil {
+		if r.asked, err = remotely(asked, plan); err != nil {
+			return nil, usageError(err)
+		}
+	}
 	if f.out != "" {
 		if err := report.CheckDir(f.out); err != nil {
 			return nil, usageError(err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/experiment"
+	"weir/experiment/remote"
 	"weir/experiment/result"
 	"weir/experiment/store"
 	"weir/lab"
@@ -30,14 +31,26 @@ type runner struct {
 	labValues bool                               // some of the simulator's runs take what the lab measured
 	progress  *progress
 
-	processors processors
+	processors places
 	begun      func() // if set, called when the last of the simulator's runs has begun
+
+	remote *remote.Client // runs are carried out by workers; nil: here
+	asked  remote.Packed  // with remote: the experiment
 }
 
-// processors limits the simulator's runs to one per processor; experiments may share it.
+// places limits the runs in progress; experiments may share it.
+type places interface {
+	Take() // waits for a place
+	Give()
+}
+
+// processors is one place per processor, for the simulator's runs on this machine.
 type processors chan struct{}
 
 func newProcessors() processors { return make(processors, runtime.GOMAXPROCS(0)) }
+
+func (p processors) Take() { p <- struct{}{} }
+func (p processors) Give() { <-p }
 
 // openStore opens the directory of the results, and removes the lab of a run that was killed there.
 func openStore(dir string, asked *store.Asked, stderr io.Writer) (*store.Dir, error) {
@@ -104,8 +117,10 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 		if t.stored && !t.run.LabRTT {
 			continue
 		}
-		if err := r.worlds[t.run.World].Check(t.run); err != nil {
-			return err
+		if r.remote == nil || t.run.World == experiment.WorldSim { // a worker checks its own lab
+			if err := r.worlds[t.run.World].Check(t.run); err != nil {
+				return err
+			}
 		}
 		if !t.stored {
 			count++
@@ -115,7 +130,7 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 	// One round of all schemes per seed, so that the runs of a stopped experiment can be compared.
 	tasks = slices.SortedStableFunc(slices.Values(tasks), func(a, b *task) int { return seedPlace(r.plan, a.run.Seed) - seedPlace(r.plan, b.run.Seed) })
 	for _, t := range tasks {
-		if t.stored || t.run.World == experiment.WorldSim {
+		if t.stored || r.parallel(t) {
 			continue
 		}
 		if err := r.one(ctx, t); err != nil {
@@ -128,16 +143,21 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 	return r.simulate(ctx, tasks)
 }
 
-// simulate carries out the simulator's runs. After a failure or a stop it begins no other run.
+// parallel reports whether the run may be carried out at the same time as others.
+func (r *runner) parallel(t *task) bool {
+	return t.run.World == experiment.WorldSim || r.remote != nil
+}
+
+// simulate carries out the simulator's runs, or those of workers. After a failure or a stop it begins no other run.
 func (r *runner) simulate(ctx context.Context, tasks []*task) error {
 	group, within := errgroup.WithContext(ctx)
 	for _, t := range tasks {
-		if t.stored || t.run.World != experiment.WorldSim {
+		if t.stored || !r.parallel(t) {
 			continue
 		}
-		r.processors <- struct{}{}
+		r.processors.Take()
 		group.Go(func() error {
-			defer func() { <-r.processors }()
+			defer r.processors.Give()
 			if within.Err() != nil {
 				return fmt.Errorf("stopped before run %s%s", describe(t.run), r.resumeHint())
 			}
@@ -204,19 +224,21 @@ func (r *runner) tasks() ([]*task, error) {
 // one carries out one run.
 func (r *runner) one(ctx context.Context, t *task) error {
 	run := cmp.Or(t.labValues, t.run)
-	r.progress.begin(t.run)
-	began := time.Now()
-	raw, err := r.worlds[run.World].Run(ctx, run, r.progress.of(t.run))
+	var e *store.Entry
+	var err error
+	if r.remote != nil {
+		e, err = r.byWorker(ctx, t)
+	} else {
+		r.progress.begin(t.run, "")
+		e, err = carryOutRun(ctx, r.worlds[run.World], r.codes[run.World], run, r.progress.of(t.run))
+	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w", describe(t.run), err)
 	}
-	if raw != nil {
-		raw.Unmet = append(raw.Unmet, t.unmet...)
-		e := &store.Entry{
-			Code: r.codes[run.World], Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
-		}
+	if e != nil {
+		e.Raw.Unmet = append(e.Raw.Unmet, t.unmet...)
 		r.note(t, e)
-		if r.store != nil && !raw.Partial {
+		if r.store != nil && !e.Raw.Partial {
 			if err := r.store.Save(t.key, e); err != nil {
 				return err
 			}
@@ -231,6 +253,18 @@ func (r *runner) one(ctx context.Context, t *task) error {
 		return fmt.Errorf("stopped during run %s; its measurements are marked partial%s", describe(t.run), r.resumeHint())
 	}
 	return nil
+}
+
+// carryOutRun carries out a run on this machine. It returns nil if the run was stopped before anything was measured.
+func carryOutRun(ctx context.Context, w experiment.World, code string, run *experiment.Run, p experiment.Progress) (*store.Entry, error) {
+	began := time.Now()
+	raw, err := w.Run(ctx, run, p)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	return &store.Entry{
+		Code: code, Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
+	}, nil
 }
 
 // note keeps the values of a finished run that other runs need.

@@ -177,7 +177,7 @@ func TestProgress_SaysWhatIsLeft(t *testing.T) {
 	p := newProgress(&b, plan.Runs)
 	p.kept(plan.Runs[0], 6*time.Second)
 	p.begins(5)
-	p.begin(plan.Runs[1])
+	p.begin(plan.Runs[1], "")
 	p.close()
 	want := "1 of 6 runs are finished already\nrun 1 of 5: lab droptail seed 2 (at most 10s of traffic; about 30s left)\n"
 	if b.String() != want {

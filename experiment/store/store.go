@@ -210,14 +210,17 @@ func (d *Dir) Save(key string, e *Entry) error {
 	if e.Raw == nil || e.Raw.Partial {
 		return errors.New("store a run: it is not finished, and only finished runs can be used again")
 	}
+	return d.write(d.file(key), func(w io.Writer) error { return Encode(w, e) })
+}
+
+// Encode writes an entry as Save stores it. It sets the entry's Form.
+func Encode(w io.Writer, e *Entry) error {
 	e.Form = form
-	return d.write(d.file(key), func(w io.Writer) error {
-		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-		if err != nil {
-			return err
-		}
-		return errors.Join(gob.NewEncoder(z).Encode(e), z.Close())
-	})
+	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	return errors.Join(gob.NewEncoder(z).Encode(e), z.Close())
 }
 
 // Ask stores what the user asked for.

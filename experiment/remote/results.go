@@ -1,0 +1,149 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"weir/experiment"
+	"weir/experiment/store"
+)
+
+// collect takes the results of the job from the object store, one per processor at a time.
+func (c *Client) collect(ctx context.Context, results jetstream.ObjectWatcher) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	defer func() {
+		_ = results.Stop()
+		_ = group.Wait()
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o, open := <-results.Updates():
+			if !open {
+				return
+			}
+			if o != nil { // nil: those that were there before are through
+				group.Go(func() error {
+					c.take(ctx, o)
+					return nil
+				})
+			}
+		}
+	}
+}
+
+// list looks for results whose notice was lost.
+func (c *Client) list(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.objects.List(ctx)
+	if err != nil {
+		return // the next look tries again
+	}
+	for _, o := range list {
+		c.take(ctx, o)
+	}
+}
+
+// take reads a result and passes it on, if it belongs to a run of this job.
+func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
+	name, ok := parseResultName(o.Name)
+	if !ok || name.job != c.job || o.Deleted {
+		return
+	}
+	defer c.drop(ctx, o.Name)
+	c.mu.Lock()
+	w := c.pending[name.key]
+	c.mu.Unlock()
+	if w == nil { // a second result
+		return
+	}
+	entry, failure, err := c.read(ctx, o, w)
+	c.mu.Lock()
+	if err == nil && failure == nil {
+		c.did[name.worker]++
+	}
+	if err != nil {
+		w.refused++
+	}
+	tries := w.refused
+	c.mu.Unlock()
+	switch {
+	case failure != nil:
+		w.answer(answer{err: fmt.Errorf("worker %s: %w", name.worker, failure)})
+	case err == nil:
+		w.answer(answer{entry: entry})
+	case ctx.Err() != nil:
+	case tries >= maxTries:
+		c.refused.add("result")
+		w.answer(answer{err: fmt.Errorf("%d results of workers are refused, the last one of %s: %w", tries, name.worker, err)})
+	default:
+		c.refused.add("result")
+		c.cfg.Say(fmt.Sprintf("a result of worker %s is refused, and the run is sent again: %v", name.worker, err))
+		if err := c.send(ctx, w); err != nil {
+			w.answer(answer{err: err})
+		}
+	}
+}
+
+// answer passes the first answer on.
+func (w *waiting) answer(a answer) {
+	select {
+	case w.result <- a:
+	default:
+	}
+}
+
+// drop removes a result from the store.
+func (c *Client) drop(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_ = c.objects.Delete(ctx, name) // it expires
+}
+
+// read reads a result, and checks that it belongs to the run. failure is what its worker reports instead of a result.
+func (c *Client) read(ctx context.Context, o *jetstream.ObjectInfo, w *waiting) (entry *store.Entry, failure, err error) {
+	if text := o.Metadata[metaError]; text != "" {
+		return nil, errors.New(plain(text)), nil
+	}
+	if o.Size > MaxResult {
+		return nil, nil, fmt.Errorf("it has %d bytes, at most %d", o.Size, MaxResult)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Minute)
+	defer cancel()
+	b, err := c.objects.GetBytes(ctx, o.Name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read a result: %w", err)
+	}
+	entry, err = decodeResult(b, w.run, w.code)
+	return entry, nil, err
+}
+
+// decodeResult reads a result and checks it.
+func decodeResult(b []byte, run *experiment.Run, code string) (*store.Entry, error) {
+	if len(b) > MaxResult {
+		return nil, fmt.Errorf("it has %d bytes, at most %d", len(b), MaxResult)
+	}
+	e, err := store.Receive(b)
+	if err != nil {
+		return nil, err
+	}
+	if e.Code != code {
+		return nil, fmt.Errorf("it is of the build %.40q, and was asked of %s", e.Code, code)
+	}
+	if !plainText(e.Weir) || !plainText(e.Kernel) || e.Took < 0 || e.Took > keepFor {
+		return nil, errors.New("its version, kernel or time is malformed")
+	}
+	if err := belongs(run, e.Raw); err != nil {
+		return nil, fmt.Errorf("it does not belong to the run: %w", err)
+	}
+	return e, nil
+}

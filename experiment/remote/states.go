@@ -1,0 +1,178 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"weir/bus"
+	"weir/experiment"
+)
+
+// Slots returns how many runs the workers of this build carry out at a time.
+func (c *Client) Slots() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots()
+}
+
+func (c *Client) slots() int {
+	n := 0
+	for _, k := range c.workers {
+		if c.useful(k) {
+			n += k.state.Slots
+		}
+	}
+	return n
+}
+
+// useful reports whether a worker answers and is of the build of some world of the job.
+func (c *Client) useful(k *known) bool {
+	for world, code := range c.codes {
+		if k.state.Codes[world] == code {
+			return time.Since(k.seen) < silentAfter
+		}
+	}
+	return false
+}
+
+// heard takes the state of a worker.
+func (c *Client) heard(m *nats.Msg) {
+	s, err := decodeState(m.Data)
+	if err != nil {
+		c.refused.add("state")
+		return
+	}
+	name := bus.WorkerOf(m.Subject)
+	c.mu.Lock()
+	var after []func()
+	defer func() {
+		c.mu.Unlock()
+		for _, f := range after {
+			f()
+		}
+	}()
+	if c.workers[s.Instance] == nil && len(c.workers) >= maxWorkers {
+		return
+	}
+	c.workers[s.Instance] = &known{name, s, time.Now()}
+	for i := range s.Running {
+		r := &s.Running[i]
+		w := c.pending[r.Key]
+		if w == nil || r.Job != c.job {
+			continue
+		}
+		if before := w.worker; before != name {
+			w.worker = name
+			after = append(after, func() { w.watcher.Began(name, before) })
+		}
+		w.seen = time.Now()
+		after = append(after, func() {
+			if r.Total > 0 {
+				w.watcher.At(r.Now, r.Total, r.Flows)
+			} else {
+				w.watcher.Phase(r.Phase)
+			}
+		})
+	}
+	c.moreRoom()
+}
+
+// tick announces the job, reports missing workers, and sends tasks again that are lost.
+func (c *Client) tick(ctx context.Context) {
+	every := time.NewTicker(stateEvery / 2)
+	defer every.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		if n%2 == 0 {
+			c.announce(false)
+		}
+		for _, text := range c.missing() {
+			c.cfg.Say(text)
+		}
+		c.look(ctx)
+	}
+}
+
+// missing returns what to say about workers that do not answer or cannot run the job's runs.
+func (c *Client) missing() (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.workers, func(_ string, k *known) bool { return time.Since(k.seen) > 10*silentAfter })
+	if len(c.pending) == 0 || c.slots() > 0 {
+		c.alone, c.said = time.Now(), ""
+		return nil
+	}
+	if time.Since(c.alone) < noWorkerAfter {
+		return nil
+	}
+	for _, k := range c.workers {
+		if time.Since(k.seen) < silentAfter {
+			out = append(out, c.unfit(k))
+		}
+	}
+	slices.Sort(out)
+	lab := ""
+	if c.codes[experiment.WorldLab] != "" {
+		lab = " --lab"
+	}
+	out = append(out, fmt.Sprintf("no worker of this build answers; start 'weir worker --bus %s%s'; waiting for one", c.cfg.Client.URLs[0], lab))
+	text := strings.Join(out, "\n")
+	if text == c.said {
+		return nil
+	}
+	c.said = text
+	return out
+}
+
+// unfit returns the reason why a worker gets none of the job's runs.
+func (c *Client) unfit(k *known) string {
+	for world := range c.codes {
+		if k.state.Codes[world] == "" {
+			return fmt.Sprintf("worker %s does not run the %s: start it with --lab", k.name, world)
+		}
+	}
+	return fmt.Sprintf("worker %s is of another build (weir %s), so it gets no runs of this one (weir %s): install the same build on both", k.name, k.state.Weir, c.cfg.Weir)
+}
+
+// look finds runs that no worker has. Perhaps the notice of the result was lost, or the task.
+func (c *Client) look(ctx context.Context) {
+	var again []*waiting
+	lost := false
+	c.mu.Lock()
+	free := c.slots()
+	for _, k := range c.workers {
+		if c.useful(k) {
+			free -= len(k.state.Running)
+		}
+	}
+	for _, w := range c.pending {
+		silent := time.Since(w.seen)
+		lost = lost || w.worker != "" && silent > 2*ackWait
+		if silent > lostAfter && free > 0 {
+			again = append(again, w)
+			w.seen = time.Now()
+		}
+	}
+	c.mu.Unlock()
+	if lost {
+		c.list(ctx)
+	}
+	for _, w := range again {
+		c.cfg.Say(fmt.Sprintf("no worker has the run of scheme %s with seed %d: it is sent again", w.run.Scheme, w.run.Seed))
+		if err := setUpConsumer(ctx, c.js, w.run.World, w.code); err == nil && ctx.Err() == nil {
+			callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+			_ = c.send(callCtx, w) // the next look tries again
+			cancel()
+		}
+	}
+}
