@@ -1,9 +1,14 @@
 package agentd_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +61,7 @@ func acks(t *testing.T, tap *testnet.Tap, since time.Time) (n int) {
 }
 
 // scaleOf returns the window scale of a SYN (RFC 7323, 2.2).
-func scaleOf(t *testing.T, s *testnet.Segment) uint8 {
+func scaleOf(t testing.TB, s *testnet.Segment) uint8 {
 	t.Helper()
 	for o := s.Options; len(o) > 2; {
 		switch {
@@ -143,6 +148,35 @@ func TestGrant_AgentKilled(t *testing.T) {
 	testnet.Until(t, "the pair is limited again", func() bool {
 		most, _ := inFlight(t, s.Pair(0), 1)
 		return most <= nearly
+	})
+}
+
+// Purge removes what a killed agent left, and nothing of a running one.
+func TestPurge(t *testing.T) {
+	m := newMachine(t, 1, 1, testnet.PathOptions{})
+	a := m.start(m.hostFile(", rate: 200Mbit", 0))
+	m.until("VM 1 is there", func(s *agentd.Status) bool { return s.Host.VMs[0].Off == "" })
+	t.Setenv(purgeVariable, "1")
+	if said := m.another(); !strings.Contains(said, "is running on /sys/fs/bpf/weir/agent/h7") {
+		t.Errorf("while the agent runs: %q", said)
+	}
+	a.kill()
+	p := m.start(m.hostFile(", rate: 200Mbit", 0))
+	if err := <-p.done; err != nil {
+		t.Error(err)
+	}
+	p.done <- nil
+	if n := testnet.AttachedTo(t, m.Ports[0]) + testnet.AttachedTo(t, m.Uplink); n != 0 {
+		t.Errorf("%d programs are left", n)
+	}
+	if q := testnet.Queue(t, m.Uplink); q.Kind == "htb" {
+		t.Errorf("left: %+v", q)
+	}
+	m.Host.Must(t, func() error {
+		if _, err := os.Stat("/sys/fs/bpf/weir"); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the directory of pins is left: %v", err)
+		}
+		return nil
 	})
 }
 

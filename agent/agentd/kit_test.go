@@ -34,10 +34,11 @@ import (
 )
 
 const (
-	fileVariable = "WEIR_TEST_AGENT" // the file of an agent that the test binary then is
-	overVariable = "WEIR_TEST_AGENT_TAKE_OVER"
-	agentName    = "h7"
-	buckets      = 4
+	fileVariable  = "WEIR_TEST_AGENT" // the file of an agent that the test binary then is
+	overVariable  = "WEIR_TEST_AGENT_TAKE_OVER"
+	purgeVariable = "WEIR_TEST_AGENT_PURGE"
+	agentName     = "h7"
+	buckets       = 4
 )
 
 // TestMain is also the agent that tests start and kill.
@@ -57,6 +58,9 @@ func runAgent(file string) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv(purgeVariable) != "" {
+		return agentd.Purge(c)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	hangups := make(chan os.Signal, 1)
@@ -71,7 +75,7 @@ func runAgent(file string) error {
 // machine is a hypervisor with an agent, and a controller's end of the bus.
 type machine struct {
 	*testnet.Hypervisor
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	file string
 	log  *text
@@ -106,7 +110,7 @@ func (l *text) String() string {
 
 // newMachine builds a hypervisor with a controller. Its namespace has a BPF file system of its own at the usual place, and
 // reaches the bus at 127.0.0.1:4222.
-func newMachine(t *testing.T, guests, peers int, o testnet.PathOptions) *machine {
+func newMachine(t testing.TB, guests, peers int, o testnet.PathOptions) *machine {
 	t.Helper()
 	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, peers, o), t: t, dir: t.TempDir(), log: &text{}}
 	m.file = filepath.Join(m.dir, "agent.yaml")
