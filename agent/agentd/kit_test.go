@@ -415,7 +415,7 @@ func (a *agent) kill() {
 
 // window is a window grant for a VM and a peer.
 func window(vm law.VM, peer net.IP, bytes uint64) law.Grant {
-	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm, Peer: addr(peer)}}, Value: bytes, Lease: time.Second}
+	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm, Peer: addr(peer)}}, Value: bytes, Lease: time.Minute}
 }
 
 // inside is guest i's end of its device.

@@ -134,7 +134,7 @@ func TestRate(t *testing.T) {
 	m := newMachine(t, 1, 1, testnet.PathOptions{})
 	m.start(m.hostFile(", rate: 200Mbit", 0))
 	m.until("VM 1 is there", func(s *agentd.Status) bool { return s.Host.VMs[0].Off == "" })
-	stop := m.keep(law.Grant{Owner: 2, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: rate, Lease: time.Second})
+	stop := m.keep(law.Grant{Owner: 2, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: rate, Lease: time.Minute})
 	m.flood(0)
 	begin := m.classBytes()
 	testnet.Until(t, "the class sends", func() bool { return m.classBytes() > begin+rate/8/4 })
