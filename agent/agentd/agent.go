@@ -154,17 +154,18 @@ func (a *agent) take() (err error) {
 	return err
 }
 
-// begin starts the roles, and the goroutines next to them.
+// begin starts the roles, and the goroutines next to them. Reports begin while programs are loaded: a controller's commands answer
+// them, so grants continue sooner when this process takes over.
 func (a *agent) begin(ctx context.Context) {
-	a.follow()
-	a.listen()
+	a.running.Go(func() { a.link.run(a.stop) })
 	if a.host != nil {
 		a.running.Go(func() { a.host.heartbeats(a.stop) })
 	}
 	if a.ports != nil {
 		a.running.Go(func() { a.ports.run(a.stop) })
 	}
-	a.running.Go(func() { a.link.run(a.stop) })
+	a.follow()
+	a.listen()
 	if s := a.cfg.Switch; s != nil && s.File != "" {
 		a.laws = newLaws(s.File, &a.cfg.Options, a.log)
 		a.running.Go(func() { a.laws.run(ctx) })
