@@ -2,6 +2,7 @@ package agentd_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,7 +224,12 @@ func TestLawsInTheAgent(t *testing.T) {
 	}
 	const good = "kind: Switch\nversion: 2\nports: [{match: up0}]\nmetrics: {listen: \"\"}\n"
 	write(good)
-	a := m.start(m.switchFile("  file: " + laws + "\n"))
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(m.dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	a := m.start(m.switchFile("  file: "+laws+"\n"), "NOTIFY_SOCKET="+filepath.Join(m.dir, "notify"))
 	attached := func() int { return testnet.AttachedTo(t, m.Uplink) }
 	m.until("laws and telemetry are attached", func(s *agentd.Status) bool { return attached() == 2 && s.Switch.Laws.Off == "" })
 	file := m.switchFile("  file: " + laws + "\n")
@@ -241,6 +247,21 @@ func TestLawsInTheAgent(t *testing.T) {
 	a.end()
 	if n := attached(); n != 0 {
 		t.Errorf("%d programs are left", n)
+	}
+	// The laws report nothing of their own to systemd: it would stop the unit when they end.
+	var said []string
+	buf := make([]byte, 4096)
+	for systemd.SetReadDeadline(time.Now().Add(100*time.Millisecond)) == nil {
+		n, err := systemd.Read(buf)
+		if err != nil {
+			break
+		}
+		if text, _, _ := strings.Cut(string(buf[:n]), "\n"); text != "WATCHDOG=1" {
+			said = append(said, text)
+		}
+	}
+	if want := []string{"READY=1", "RELOADING=1", "READY=1", "RELOADING=1", "READY=1", "STOPPING=1"}; !slices.Equal(said, want) {
+		t.Errorf("systemd is notified of %q, want %q", said, want)
 	}
 }
 
