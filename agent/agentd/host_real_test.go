@@ -21,15 +21,14 @@ func addr(ip net.IP) netip.Addr {
 	return a.Unmap()
 }
 
-// inFlight returns the most bytes that were in flight on a stream's connection in some readings, and its MSS.
-func inFlight(t *testing.T, p *testnet.Pair, readings int) (most, mss int) {
+// inFlight returns the most bytes that were in flight on a stream's connection in some readings.
+func inFlight(t *testing.T, p *testnet.Pair, readings int) (most int) {
 	t.Helper()
 	for range readings {
 		i := testnet.ReadTCPInfo(t, p.Client)
-		mss = int(i.Snd_mss)
-		most = max(most, int(i.Unacked)*mss)
+		most = max(most, int(i.Unacked)*int(i.Snd_mss))
 	}
-	return most, mss
+	return most
 }
 
 const quick = 30 * 1460 // bytes in flight of a connection without a limit
@@ -83,19 +82,19 @@ func scaleOf(t testing.TB, s *testnet.Segment) uint8 {
 
 // limit starts an agent and limits a pair of VM 1 by grants of the controller.
 func limit(t *testing.T) (m *machine, a *agent, s *testnet.Streams, stop func()) {
-	m = newMachine(t, 1, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
+	m = newMachine(t, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
 	a = m.start(m.hostFile("", 0))
 	testnet.Until(t, "the controller knows the VM", func() bool { return slices.Equal(m.guests(), []uint32{1}) })
 	arrive := &acks{testnet.NewTap(t, m.inside(0)), map[netip.AddrPort]uint8{}}
 	s = m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
 	testnet.Until(t, "more is in flight than the grant allows", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 100)
+		most := inFlight(t, s.Pair(0), 100)
 		return most >= quick
 	})
 	stop = m.keep(window(1, testnet.PeerIPv4(0), granted))
 	m.until("the pair is limited", func(s *agentd.Status) bool { return s.Host.VMs[0].Counts.Limited > 0 })
 	testnet.Until(t, "no more is in flight", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 1)
+		most := inFlight(t, s.Pair(0), 1)
 		return most <= nearly
 	})
 	if w, _ := arrive.most(t); w <= granted {
@@ -105,7 +104,7 @@ func limit(t *testing.T) (m *machine, a *agent, s *testnet.Streams, stop func())
 	if w, n := arrive.most(t); w > granted || n < 20 {
 		t.Errorf("%d ACKs arrived at the VM, with a window of %d at most, granted are %d", n, w, granted)
 	}
-	if most, _ := inFlight(t, s.Pair(0), 3000); most > nearly {
+	if most := inFlight(t, s.Pair(0), 3000); most > nearly {
 		t.Errorf("%d bytes in flight, granted are %d", most, granted)
 	}
 	return m, a, s, stop
@@ -116,7 +115,7 @@ func released(t *testing.T, s *testnet.Streams, since time.Time) {
 	t.Helper()
 	s.Mark()
 	testnet.Until(t, "the pair is released", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 1)
+		most := inFlight(t, s.Pair(0), 1)
 		return most >= quick
 	})
 	took := time.Since(since)
@@ -151,14 +150,14 @@ func TestGrant_AgentKilled(t *testing.T) {
 	}
 	m.start(m.hostFile("", 0))
 	testnet.Until(t, "the pair is limited again", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 1)
+		most := inFlight(t, s.Pair(0), 1)
 		return most <= nearly
 	})
 }
 
 // Purge removes what a killed agent left, and nothing of a running one.
 func TestPurge(t *testing.T) {
-	m := newMachine(t, 1, 1, testnet.PathOptions{})
+	m := newMachine(t, 1, testnet.PathOptions{})
 	a := m.start(m.hostFile(", rate: 200Mbit", 0))
 	m.until("VM 1 is there", func(s *agentd.Status) bool { return s.Host.VMs[0].Off == "" })
 	t.Setenv(purgeVariable, "1")
@@ -179,7 +178,7 @@ func TestPurge(t *testing.T) {
 	}
 	m.Host.Must(t, func() error {
 		if _, err := os.Stat("/sys/fs/bpf/weir"); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the directory of pins is left: %v", err)
+			return fmt.Errorf("the directory of pins is left: %w", err)
 		}
 		return nil
 	})
@@ -195,7 +194,7 @@ func TestEnd(t *testing.T) {
 	}
 	s.Progress(t, 1e6)
 	testnet.Until(t, "the pair is not limited", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 100)
+		most := inFlight(t, s.Pair(0), 100)
 		return most >= quick
 	})
 	if s.LongestGap() > 300*time.Millisecond {

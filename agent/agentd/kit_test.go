@@ -108,9 +108,9 @@ func (l *text) String() string {
 
 // newMachine builds a hypervisor with a controller. Its namespace has a BPF file system of its own at the usual place, and
 // reaches the bus at 127.0.0.1:4222.
-func newMachine(t testing.TB, guests, peers int, o testnet.PathOptions) *machine {
+func newMachine(t testing.TB, guests int, o testnet.PathOptions) *machine {
 	t.Helper()
-	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, peers, o), t: t, dir: t.TempDir(), log: &text{}}
+	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, 1, o), t: t, dir: t.TempDir(), log: &text{}}
 	m.file = filepath.Join(m.dir, "agent.yaml")
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -17,7 +17,7 @@ import (
 // roles. A controller without a law answers a report with another window, which a tap at the VM's device then sees. The report's
 // time is that of its reading, and the tap's that of the kernel. The signal itself is up to T = 5 ms older than the reading.
 func BenchmarkLoop(b *testing.B) {
-	m := newMachine(b, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
+	m := newMachine(b, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
 	m.dummy(true)
 	m.start(m.switchFile("") + strings.TrimPrefix(m.hostFile("", 0), m.header()))
 	m.until("all is well", func(s *agentd.Status) bool { return len(s.Well()) == 0 })

@@ -29,7 +29,7 @@ func (m *machine) start(file string, env ...string) *agent {
 	a.cmd.Stderr = m.log
 	m.Host.Must(m.t, a.cmd.Start)
 	go func() { a.done <- a.cmd.Wait() }()
-	m.t.Cleanup(func() { _ = a.cmd.Process.Kill(); <-a.done })
+	m.t.Cleanup(a.kill)
 	return a
 }
 
