@@ -40,6 +40,7 @@ type Agent struct {
 	sending   sync.Mutex
 	telemetry uint64 // the last sequence numbers
 	events    uint64
+	buffer    []byte // for the next message; the connection copies it
 
 	mu     sync.Mutex
 	fence  *lease.Fence
@@ -93,10 +94,11 @@ func (a *Agent) SendTelemetry(t *weirv1.Telemetry) error {
 	a.sending.Lock()
 	defer a.sending.Unlock()
 	t.Origin = a.origin(&a.telemetry)
-	b, err := weirv1.Encode(t)
+	b, err := weirv1.Append(a.buffer[:0], t)
 	if err != nil {
 		return err
 	}
+	a.buffer = b
 	return a.publish(telemetryPrefix, b)
 }
 
@@ -105,10 +107,11 @@ func (a *Agent) SendEvents(e *weirv1.Events) error {
 	a.sending.Lock()
 	defer a.sending.Unlock()
 	e.Origin = a.origin(&a.events)
-	b, err := weirv1.Encode(e)
+	b, err := weirv1.Append(a.buffer[:0], e)
 	if err != nil {
 		return err
 	}
+	a.buffer = b
 	return a.publish(eventsPrefix, b)
 }
 

@@ -22,7 +22,7 @@ func OtherKind(name string, t *Tree, wanted string) *Error {
 		return nil
 	}
 	article := "a"
-	if kind == Experiment {
+	if kind == Experiment || kind == "Agent" {
 		article = "an"
 	}
 	return &Error{File: name, Wrong: fmt.Sprintf("this is %s %s file: use %s %s", article, kind, command, name)}

@@ -67,7 +67,8 @@ type agent struct {
 	control *http.Server // nil: an earlier process still has the socket
 	asked   chan request
 	events  counters
-	lived   time.Time // when systemd's watchdog was reset
+	lived   time.Time       // when systemd's watchdog was reset
+	names   map[string]bool // of the devices in cfg
 
 	stop    chan struct{} // ends the goroutines below
 	running sync.WaitGroup
@@ -94,7 +95,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if err := os.MkdirAll(filepath.Dir(c.State), 0o700); err != nil {
 		return fmt.Errorf("keep the highest term: %w", err)
 	}
-	a := &agent{cfg: c, log: log.With("agent", name), begun: time.Now(), asked: make(chan request), stop: make(chan struct{})}
+	a := &agent{cfg: c, log: log.With("agent", name), begun: time.Now(), asked: make(chan request), stop: make(chan struct{}), names: c.deviceNames()}
 	// Subscribe first, so that no change between the first look and this one is missed.
 	if a.watch, err = switchd.NewWatch(); err != nil {
 		return err
@@ -153,17 +154,18 @@ func (a *agent) take() (err error) {
 	return err
 }
 
-// begin starts the roles, and the goroutines next to them.
+// begin starts the roles, and the goroutines next to them. Reports begin while programs are loaded: a controller's commands answer
+// them, so grants continue sooner when this process takes over.
 func (a *agent) begin(ctx context.Context) {
-	a.follow()
-	a.listen()
+	a.running.Go(func() { a.link.run(a.stop) })
 	if a.host != nil {
 		a.running.Go(func() { a.host.heartbeats(a.stop) })
 	}
 	if a.ports != nil {
 		a.running.Go(func() { a.ports.run(a.stop) })
 	}
-	a.running.Go(func() { a.link.run(a.stop) })
+	a.follow()
+	a.listen()
 	if s := a.cfg.Switch; s != nil && s.File != "" {
 		a.laws = newLaws(s.File, &a.cfg.Options, a.log)
 		a.running.Go(func() { a.laws.run(ctx) })
@@ -215,7 +217,7 @@ func (a *agent) work(ctx context.Context) (taken bool) {
 
 // devices lists the devices that the configuration names.
 func (a *agent) devices() (map[string]switchd.Device, error) {
-	return switchd.Devices(func(name string) bool { return a.host.wants(name) || a.ports.wants(name) }, a.ports != nil)
+	return switchd.Devices(func(name string) bool { return a.names[name] }, a.ports != nil)
 }
 
 // follow adapts both roles to the devices that exist.
@@ -324,6 +326,9 @@ func (a *agent) release() error {
 
 // removePins removes an agent's directory of pins, and the shared ones if they are empty.
 func removePins(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "host")); err == nil {
+		return fmt.Errorf("an earlier process had the role host, and its programs are still attached: remove them with weir agent --purge and a file with that role (%s)", dir)
+	}
 	if err := errors.Join(attach.RemoveTables(dir), attach.RemovePinDir(dir)); err != nil {
 		return err
 	}

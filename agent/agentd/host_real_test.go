@@ -1,9 +1,14 @@
 package agentd_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,15 +21,14 @@ func addr(ip net.IP) netip.Addr {
 	return a.Unmap()
 }
 
-// inFlight returns the most bytes that were in flight on a stream's connection in some readings, and its MSS.
-func inFlight(t *testing.T, p *testnet.Pair, readings int) (most, mss int) {
+// inFlight returns the most bytes that were in flight on a stream's connection in some readings.
+func inFlight(t *testing.T, p *testnet.Pair, readings int) (most int) {
 	t.Helper()
 	for range readings {
 		i := testnet.ReadTCPInfo(t, p.Client)
-		mss = int(i.Snd_mss)
-		most = max(most, int(i.Unacked)*mss)
+		most = max(most, int(i.Unacked)*int(i.Snd_mss))
 	}
-	return most, mss
+	return most
 }
 
 const quick = 30 * 1460 // bytes in flight of a connection without a limit
@@ -36,27 +40,29 @@ const granted = 1 << 15
 // nearly is what can be in flight then: segments count in full there.
 const nearly = granted + 2*1460
 
-// acks checks the windows of the ACKs that arrived at a guest, and returns how many there were. since: those before do not count.
-func acks(t *testing.T, tap *testnet.Tap, since time.Time) (n int) {
+// acks are the ACKs that arrive at a guest.
+type acks struct {
+	tap   *testnet.Tap
+	shift map[netip.AddrPort]uint8 // by the guest's end
+}
+
+// most returns the largest window of those that arrived since the last call, and how many there were.
+func (a *acks) most(t *testing.T) (window, n int) {
 	t.Helper()
-	shift := map[netip.AddrPort]uint8{} // by the guest's end
-	tap.Each(t, func(s *testnet.Segment) {
+	a.tap.Each(t, func(s *testnet.Segment) {
 		switch {
 		case s.Out:
 		case s.Flags&testnet.SYN != 0:
-			shift[s.To] = scaleOf(t, s)
-		case s.Flags&testnet.ACK != 0 && s.At.After(since):
-			n++
-			if w := int(s.Window) << shift[s.To]; w > granted {
-				t.Errorf("an ACK to the VM has a window of %d bytes, granted are %d", w, granted)
-			}
+			a.shift[s.To] = scaleOf(t, s)
+		case s.Flags&testnet.ACK != 0:
+			window, n = max(window, int(s.Window)<<a.shift[s.To]), n+1
 		}
 	})
-	return n
+	return window, n
 }
 
 // scaleOf returns the window scale of a SYN (RFC 7323, 2.2).
-func scaleOf(t *testing.T, s *testnet.Segment) uint8 {
+func scaleOf(t testing.TB, s *testnet.Segment) uint8 {
 	t.Helper()
 	for o := s.Options; len(o) > 2; {
 		switch {
@@ -76,26 +82,29 @@ func scaleOf(t *testing.T, s *testnet.Segment) uint8 {
 
 // limit starts an agent and limits a pair of VM 1 by grants of the controller.
 func limit(t *testing.T) (m *machine, a *agent, s *testnet.Streams, stop func()) {
-	m = newMachine(t, 1, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
+	m = newMachine(t, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
 	a = m.start(m.hostFile("", 0))
 	testnet.Until(t, "the controller knows the VM", func() bool { return slices.Equal(m.guests(), []uint32{1}) })
-	tap := testnet.NewTap(t, m.inside(0))
+	arrive := &acks{testnet.NewTap(t, m.inside(0)), map[netip.AddrPort]uint8{}}
 	s = m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
-	if most, _ := inFlight(t, s.Pair(0), 2000); most < quick {
-		t.Fatalf("before the grant at most %d bytes are in flight: the test could not see a limit", most)
-	}
+	testnet.Until(t, "more is in flight than the grant allows", func() bool {
+		most := inFlight(t, s.Pair(0), 100)
+		return most >= quick
+	})
 	stop = m.keep(window(1, testnet.PeerIPv4(0), granted))
-	limited := func() bool {
-		most, _ := inFlight(t, s.Pair(0), 1)
+	m.until("the pair is limited", func(s *agentd.Status) bool { return s.Host.VMs[0].Counts.Limited > 0 })
+	testnet.Until(t, "no more is in flight", func() bool {
+		most := inFlight(t, s.Pair(0), 1)
 		return most <= nearly
+	})
+	if w, _ := arrive.most(t); w <= granted {
+		t.Errorf("before the grant ACKs had a window of %d at most: the test could not see a limit", w)
 	}
-	testnet.Until(t, "the pair is limited", limited)
-	since := time.Now()
 	s.Progress(t, 500*1460)
-	if n := acks(t, tap, since); n < 20 {
-		t.Errorf("only %d ACKs arrived at the VM", n)
+	if w, n := arrive.most(t); w > granted || n < 20 {
+		t.Errorf("%d ACKs arrived at the VM, with a window of %d at most, granted are %d", n, w, granted)
 	}
-	if most, _ := inFlight(t, s.Pair(0), 3000); most > nearly {
+	if most := inFlight(t, s.Pair(0), 3000); most > nearly {
 		t.Errorf("%d bytes in flight, granted are %d", most, granted)
 	}
 	return m, a, s, stop
@@ -106,7 +115,7 @@ func released(t *testing.T, s *testnet.Streams, since time.Time) {
 	t.Helper()
 	s.Mark()
 	testnet.Until(t, "the pair is released", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 1)
+		most := inFlight(t, s.Pair(0), 1)
 		return most >= quick
 	})
 	took := time.Since(since)
@@ -141,8 +150,37 @@ func TestGrant_AgentKilled(t *testing.T) {
 	}
 	m.start(m.hostFile("", 0))
 	testnet.Until(t, "the pair is limited again", func() bool {
-		most, _ := inFlight(t, s.Pair(0), 1)
+		most := inFlight(t, s.Pair(0), 1)
 		return most <= nearly
+	})
+}
+
+// Purge removes what a killed agent left, and nothing of a running one.
+func TestPurge(t *testing.T) {
+	m := newMachine(t, 1, testnet.PathOptions{})
+	a := m.start(m.hostFile(", rate: 200Mbit", 0))
+	m.until("VM 1 is there", func(s *agentd.Status) bool { return s.Host.VMs[0].Off == "" })
+	t.Setenv(purgeVariable, "1")
+	if said := m.another(); !strings.Contains(said, "is running on /sys/fs/bpf/weir/agent/h7") {
+		t.Errorf("while the agent runs: %q", said)
+	}
+	a.kill()
+	p := m.start(m.hostFile(", rate: 200Mbit", 0))
+	if err := <-p.done; err != nil {
+		t.Error(err)
+	}
+	p.done <- nil
+	if n := testnet.AttachedTo(t, m.Ports[0]) + testnet.AttachedTo(t, m.Uplink); n != 0 {
+		t.Errorf("%d programs are left", n)
+	}
+	if q := testnet.Queue(t, m.Uplink); q.Kind == "htb" {
+		t.Errorf("left: %+v", q)
+	}
+	m.Host.Must(t, func() error {
+		if _, err := os.Stat("/sys/fs/bpf/weir"); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the directory of pins is left: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -155,8 +193,12 @@ func TestEnd(t *testing.T) {
 		t.Errorf("%d programs are left", n)
 	}
 	s.Progress(t, 1e6)
-	if most, _ := inFlight(t, s.Pair(0), 2000); most < quick || s.LongestGap() > 300*time.Millisecond {
-		t.Errorf("%d bytes in flight, longest stall %v", most, s.LongestGap())
+	testnet.Until(t, "the pair is not limited", func() bool {
+		most := inFlight(t, s.Pair(0), 100)
+		return most >= quick
+	})
+	if s.LongestGap() > 300*time.Millisecond {
+		t.Errorf("longest stall %v", s.LongestGap())
 	}
 	stop()
 	if status := m.status(); status != nil {

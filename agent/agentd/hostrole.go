@@ -61,11 +61,6 @@ func (r *hostRole) set(h *host.Host, why string) {
 	r.h, r.why = h, why
 }
 
-// wants reports whether a device is of interest.
-func (r *hostRole) wants(device string) bool {
-	return r != nil && (device == r.cfg.Uplink || slices.ContainsFunc(r.cfg.VMs, func(v VM) bool { return v.Port == device }))
-}
-
 // follow opens the host as soon as the uplink exists, and adds VMs whose ports exist.
 func (r *hostRole) follow(devices map[string]switchd.Device, o *Options) {
 	uplink, there := devices[r.cfg.Uplink]

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -34,10 +32,11 @@ import (
 )
 
 const (
-	fileVariable = "WEIR_TEST_AGENT" // the file of an agent that the test binary then is
-	overVariable = "WEIR_TEST_AGENT_TAKE_OVER"
-	agentName    = "h7"
-	buckets      = 4
+	fileVariable  = "WEIR_TEST_AGENT" // the file of an agent that the test binary then is
+	overVariable  = "WEIR_TEST_AGENT_TAKE_OVER"
+	purgeVariable = "WEIR_TEST_AGENT_PURGE"
+	agentName     = "h7"
+	buckets       = 4
 )
 
 // TestMain is also the agent that tests start and kill.
@@ -57,6 +56,9 @@ func runAgent(file string) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv(purgeVariable) != "" {
+		return agentd.Purge(c)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	hangups := make(chan os.Signal, 1)
@@ -71,7 +73,7 @@ func runAgent(file string) error {
 // machine is a hypervisor with an agent, and a controller's end of the bus.
 type machine struct {
 	*testnet.Hypervisor
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	file string
 	log  *text
@@ -106,9 +108,9 @@ func (l *text) String() string {
 
 // newMachine builds a hypervisor with a controller. Its namespace has a BPF file system of its own at the usual place, and
 // reaches the bus at 127.0.0.1:4222.
-func newMachine(t *testing.T, guests, peers int, o testnet.PathOptions) *machine {
+func newMachine(t testing.TB, guests int, o testnet.PathOptions) *machine {
 	t.Helper()
-	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, peers, o), t: t, dir: t.TempDir(), log: &text{}}
+	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, 1, o), t: t, dir: t.TempDir(), log: &text{}}
 	m.file = filepath.Join(m.dir, "agent.yaml")
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -321,97 +323,9 @@ func (m *machine) write(file string) {
 	}
 }
 
-// agent is a running agent.
-type agent struct {
-	m    *machine
-	cmd  *exec.Cmd
-	done chan error
-}
-
-// start starts the agent with a file.
-func (m *machine) start(file string, env ...string) *agent {
-	m.t.Helper()
-	m.write(file)
-	a := &agent{m: m, cmd: exec.Command(os.Args[0]), done: make(chan error, 1)}
-	a.cmd.Env = append(append(os.Environ(), fileVariable+"="+m.file), env...)
-	a.cmd.Stderr = m.log
-	m.Host.Must(m.t, a.cmd.Start)
-	go func() { a.done <- a.cmd.Wait() }()
-	m.t.Cleanup(func() { _ = a.cmd.Process.Kill(); <-a.done })
-	return a
-}
-
-// another starts a second agent, which must fail, and returns what it says.
-func (m *machine) another() string {
-	m.t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fileVariable+"="+m.file)
-	var said []byte
-	m.Host.Must(m.t, func() error {
-		var err error
-		if said, err = cmd.CombinedOutput(); err == nil {
-			return errors.New("a second agent ran and ended")
-		}
-		return nil
-	})
-	return string(said)
-}
-
-// status reads the agent's status; nil: it does not answer.
-func (m *machine) status() *agentd.Status {
-	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
-	defer cancel()
-	s, err := agentd.ReadStatus(ctx, agentName, m.Host.Enter)
-	if err != nil {
-		return nil
-	}
-	return s
-}
-
-// until waits until the status is as wanted.
-func (m *machine) until(what string, wanted func(*agentd.Status) bool) (last *agentd.Status) {
-	m.t.Helper()
-	testnet.Until(m.t, what, func() bool {
-		last = m.status()
-		return last != nil && wanted(last)
-	})
-	return last
-}
-
-// reload has the agent read another file, and returns its answer.
-func (m *machine) reload(file string) *switchd.Answer {
-	m.t.Helper()
-	m.write(file)
-	a, err := agentd.Reload(m.t.Context(), agentName, m.Host.Enter)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return a
-}
-
-// end ends the agent with SIGTERM, and waits for it.
-func (a *agent) end() {
-	a.m.t.Helper()
-	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		a.m.t.Fatal(err)
-	}
-	err := <-a.done
-	a.done <- err
-	if err != nil {
-		a.m.t.Errorf("the agent ended with %v", err)
-	}
-}
-
-// kill kills the agent, and waits for it.
-func (a *agent) kill() {
-	_ = a.cmd.Process.Kill()
-	err := <-a.done
-	a.done <- err
-}
-
 // window is a window grant for a VM and a peer.
 func window(vm law.VM, peer net.IP, bytes uint64) law.Grant {
-	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm, Peer: addr(peer)}}, Value: bytes, Lease: time.Second}
+	return law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm, Peer: addr(peer)}}, Value: bytes, Lease: time.Minute}
 }
 
 // inside is guest i's end of its device.

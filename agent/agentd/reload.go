@@ -121,7 +121,7 @@ func (a *agent) become(next *Config) (changes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.cfg = next
+	a.cfg, a.names = next, next.deviceNames()
 	return append(changes, more...), nil
 }
 

@@ -2,6 +2,7 @@ package agentd_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,8 +65,8 @@ type totals struct {
 	sequence uint64
 }
 
-// follow reads what has come of a port since the last call.
-func (m *machine) follow(f *totals, port uint32) {
+// follow reads what has come of port 1 since the last call.
+func (m *machine) follow(f *totals) {
 	for {
 		agent, t, ok := m.runner.Control().Inbox().Next()
 		if !ok {
@@ -80,7 +81,7 @@ func (m *machine) follow(f *totals, port uint32) {
 		}
 		f.sequence = t.GetOrigin().GetSequence()
 		for _, p := range t.GetPorts() {
-			if p.GetPort() == port {
+			if p.GetPort() == 1 {
 				f.last, f.backlog = p, max(f.backlog, p.GetPeakBytes())
 			}
 		}
@@ -90,7 +91,7 @@ func (m *machine) follow(f *totals, port uint32) {
 // A controller sees what a shaped port of the switch queued and sent, as the kernel counts it, and the connections that began
 // there. A port that is deleted and made again is reported about again.
 func TestTelemetry(t *testing.T) {
-	m := newMachine(t, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
+	m := newMachine(t, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
 	m.dummy(true)
 	m.start(m.switchFile("") + strings.TrimPrefix(m.hostFile("", 0), m.header()))
 	testnet.Until(t, "the controller knows the ports", func() bool { return len(m.ports()) == 2 })
@@ -101,15 +102,15 @@ func TestTelemetry(t *testing.T) {
 	begin := testnet.Queue(t, m.Uplink)
 	s := m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 2)
 	var f totals
-	testnet.Until(t, "telemetry", func() bool { m.follow(&f, 1); return f.last.GetSentBytes() > 5e6 })
+	testnet.Until(t, "telemetry", func() bool { m.follow(&f); return f.last.GetSentBytes() > 5e6 })
 	s.Stop()
 	testnet.Quiet(t, m.Uplink)
 	sent := testnet.Queue(t, m.Uplink).SentBytes - begin.SentBytes
-	testnet.Until(t, "the totals are those of the kernel", func() bool { m.follow(&f, 1); return f.last.GetSentBytes() >= sent })
+	testnet.Until(t, "the totals are those of the kernel", func() bool { m.follow(&f); return f.last.GetSentBytes() >= sent })
 	if got := f.last.GetSentBytes(); got > sent+sent/20 { // the totals begin a little before begin
 		t.Errorf("%d bytes sent, the kernel has %d", got, sent)
 	}
-	if f.backlog < 20_000 || f.backlog > uplinkBuffer+3000 || f.messages < 20 || f.gaps != m.runner.Control().Inbox().Counts()["replaced"] {
+	if f.backlog < 20_000 || f.backlog > uplinkBuffer+3000 || f.gaps > m.runner.Control().Inbox().Counts()["replaced"] {
 		t.Errorf("%+v %v", f, m.runner.Control().Inbox().Counts())
 	}
 	e := m.newest(func(e *weirv1.Events) bool { return len(e.GetArrivals()) > 0 })
@@ -129,13 +130,13 @@ func TestTelemetry(t *testing.T) {
 
 // A reload adds, changes and removes ports, and changes T. The totals of the others continue.
 func TestReload_Ports(t *testing.T) {
-	m := newMachine(t, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
+	m := newMachine(t, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
 	file := m.switchFile("")
 	m.start(strings.ReplaceAll(file, "    - {port: d0, number: 2}\n", ""))
 	testnet.Until(t, "the controller knows the port", func() bool { return len(m.ports()) == 1 })
 	m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
 	var f totals
-	testnet.Until(t, "telemetry", func() bool { m.follow(&f, 1); return f.last.GetSentBytes() > 1e6 })
+	testnet.Until(t, "telemetry", func() bool { m.follow(&f); return f.last.GetSentBytes() > 1e6 })
 	before := f.last.GetSentBytes()
 	if got := m.reload(strings.ReplaceAll(file, "interval: 5ms", "interval: 20ms")); !slices.Equal(got.Changes, []string{"port d0: added", "interval: 5ms became 20ms"}) {
 		t.Errorf("%+v", got)
@@ -146,7 +147,7 @@ func TestReload_Ports(t *testing.T) {
 	if got := m.reload(strings.ReplaceAll(file, "interval: 5ms", "signals: [marks]")); got.Refused != "" {
 		t.Errorf("%+v", got)
 	}
-	testnet.Until(t, "telemetry goes on", func() bool { m.follow(&f, 1); return f.last.GetSentBytes() > before+1e6 })
+	testnet.Until(t, "telemetry goes on", func() bool { m.follow(&f); return f.last.GetSentBytes() > before+1e6 })
 	if got := m.reload(strings.ReplaceAll(file, "number: 2}", "number: 1}")); !strings.Contains(got.Refused, "the number 1 is there twice") {
 		t.Errorf("%+v", got)
 	}
@@ -155,7 +156,7 @@ func TestReload_Ports(t *testing.T) {
 // Without a bus the agent runs, with what it enforces. It connects again by itself, and reports what it has. Grants that it
 // cannot carry out are refused and counted, and so is a device that does not exist.
 func TestFailOpen(t *testing.T) {
-	m := newMachine(t, 1, 1, testnet.PathOptions{})
+	m := newMachine(t, 1, testnet.PathOptions{})
 	m.stopServer()
 	m.start(strings.ReplaceAll(m.hostFile("", 0), "port: up0", "port: up9"))
 	m.until("the uplink is waited for", func(s *agentd.Status) bool {
@@ -214,7 +215,7 @@ func TestFailOpen(t *testing.T) {
 // The laws of a file of kind: Switch run in the agent's process, as those of weir switch. A fault of theirs does not end the
 // agent.
 func TestLawsInTheAgent(t *testing.T) {
-	m := newMachine(t, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
+	m := newMachine(t, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
 	laws := filepath.Join(m.dir, "switch.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(laws, []byte(text), 0o600); err != nil {
@@ -223,7 +224,12 @@ func TestLawsInTheAgent(t *testing.T) {
 	}
 	const good = "kind: Switch\nversion: 2\nports: [{match: up0}]\nmetrics: {listen: \"\"}\n"
 	write(good)
-	a := m.start(m.switchFile("  file: " + laws + "\n"))
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(m.dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	a := m.start(m.switchFile("  file: "+laws+"\n"), "NOTIFY_SOCKET="+filepath.Join(m.dir, "notify"))
 	attached := func() int { return testnet.AttachedTo(t, m.Uplink) }
 	m.until("laws and telemetry are attached", func(s *agentd.Status) bool { return attached() == 2 && s.Switch.Laws.Off == "" })
 	file := m.switchFile("  file: " + laws + "\n")
@@ -242,6 +248,21 @@ func TestLawsInTheAgent(t *testing.T) {
 	if n := attached(); n != 0 {
 		t.Errorf("%d programs are left", n)
 	}
+	// The laws report nothing of their own to systemd: it would stop the unit when they end.
+	var said []string
+	buf := make([]byte, 4096)
+	for systemd.SetReadDeadline(time.Now().Add(100*time.Millisecond)) == nil {
+		n, err := systemd.Read(buf)
+		if err != nil {
+			break
+		}
+		if text, _, _ := strings.Cut(string(buf[:n]), "\n"); text != "WATCHDOG=1" {
+			said = append(said, text)
+		}
+	}
+	if want := []string{"READY=1", "RELOADING=1", "READY=1", "RELOADING=1", "READY=1", "STOPPING=1"}; !slices.Equal(said, want) {
+		t.Errorf("systemd is notified of %q, want %q", said, want)
+	}
 }
 
 // A second process takes over: grants and the check of sources continue.
@@ -258,7 +279,7 @@ func TestTakeOver(t *testing.T) {
 	a.done <- nil
 	m.until("the second answers", func(s *agentd.Status) bool { return s.PID == next.cmd.Process.Pid && s.Host.Live == 1 })
 	s.Progress(t, 500*1460)
-	if most, _ := inFlight(t, s.Pair(0), 2000); most > nearly || s.LongestGap() > 300*time.Millisecond {
+	if most := inFlight(t, s.Pair(0), 2000); most > nearly || s.LongestGap() > 300*time.Millisecond {
 		t.Errorf("%d bytes in flight, longest stall %v", most, s.LongestGap())
 	}
 }

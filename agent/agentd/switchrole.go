@@ -56,11 +56,6 @@ func newSwitchRole(cfg *Switch, log *slog.Logger, send sender, alive func()) *sw
 	return r
 }
 
-// wants reports whether a device is of interest.
-func (r *switchRole) wants(device string) bool {
-	return r != nil && slices.ContainsFunc(r.cfg.Ports, func(p Port) bool { return p.Name == device })
-}
-
 // follow attaches to ports that appear, and leaves ports that are gone.
 func (r *switchRole) follow(devices map[string]switchd.Device) {
 	r.devices = devices

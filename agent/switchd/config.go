@@ -49,7 +49,7 @@ type Options struct {
 	Wait     bool // for ports that do not exist at the start; otherwise *NoDevice
 	Version  string
 	Hangup   <-chan os.Signal   // signals to read File again; nil: none
-	Asked    chan chan<- Answer // requests to do so, with room for the answer; nil: none but those of the control socket
+	Asked    chan chan<- Answer // requests to do so, of the agent that runs this switch in its process; nil: it runs alone
 	Log      *slog.Logger       // nil: none
 }
 

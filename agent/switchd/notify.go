@@ -16,6 +16,7 @@ type notifier struct {
 	watchdog time.Duration // interval of watchdog messages; 0: no watchdog
 	alive    time.Time     // when the last one was sent
 	status   string
+	off      bool // the agent that runs this switch reports for the process
 }
 
 func newNotifier(log *slog.Logger, title string) *notifier {
@@ -29,6 +30,9 @@ func newNotifier(log *slog.Logger, title string) *notifier {
 }
 
 func (n *notifier) send(state string) {
+	if n.off {
+		return
+	}
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		n.log.Warn("cannot notify systemd", "error", err)
 	}

@@ -45,6 +45,7 @@ func newRole(c *Config) *role {
 		ports: map[string]PortLaws{}, refused: map[string]string{}, marks: newMarks(c.Name),
 	}
 	r.notify = newNotifier(r.log, titles(c.Laws))
+	r.notify.off = c.Asked != nil
 	return r
 }
 

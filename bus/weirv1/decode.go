@@ -16,13 +16,17 @@ type message interface {
 }
 
 // Encode returns the message's bytes. It applies the checks of the decoder, so that a receiver never refuses it.
-func Encode(m message) ([]byte, error) {
+func Encode(m message) ([]byte, error) { return Append(nil, m) }
+
+// Append is Encode that appends to b.
+func Append(b []byte, m message) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	b, err := proto.Marshal(m)
-	if err == nil && len(b) > MaxMessage {
-		err = tooLong(len(b))
+	before := len(b)
+	b, err := proto.MarshalOptions{}.MarshalAppend(b, m)
+	if n := len(b) - before; err == nil && n > MaxMessage {
+		err = tooLong(n)
 	}
 	return b, err
 }

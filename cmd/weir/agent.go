@@ -16,6 +16,7 @@ import (
 
 	"weir/agent/agentd"
 	"weir/cmd/weir/laws"
+	"weir/law"
 )
 
 // agentFlags are the flags of `weir agent`.
@@ -215,7 +216,14 @@ func printAgent(w io.Writer, s *agentd.Status) error {
 	if s.Switch != nil {
 		line("\nPORT\tNUMBER\tRATE\tBUFFER\tSTATE")
 		for _, p := range s.Switch.Ports {
-			line("%s\t%d\t%v\t%v\t%s", p.Port, p.Number, p.Rate, p.Buffer, cmp.Or(p.Off, "reporting"))
+			rate, buffer := "-", "-" // not known
+			if p.Rate > 0 {
+				rate = p.Rate.String()
+			}
+			if p.Buffer > 0 {
+				buffer = p.Buffer.String()
+			}
+			line("%s\t%d\t%s\t%s\t%s", p.Port, p.Number, rate, buffer, cmp.Or(p.Off, "reporting"))
 		}
 	}
 	return out.Flush()
@@ -239,7 +247,7 @@ func printVM(line func(string, ...any), v *agentd.VMStatus) {
 		value := fmt.Sprintf("%d B", g.Value)
 		switch g.Kind {
 		case "rate":
-			value = fmt.Sprintf("%d bit/s", g.Value)
+			value = law.Rate(g.Value).String()
 		case "pause":
 			value = "-"
 		}

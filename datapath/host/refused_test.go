@@ -40,7 +40,7 @@ func TestSetGrants_Refused(t *testing.T) {
 	}
 	want = append(want, host.Full)
 	var got []*host.Refused
-	for _, e := range r.SetGrants(list).(interface{ Unwrap() []error }).Unwrap() { //nolint:errorlint // each of the errors is looked at
+	for _, e := range r.SetGrants(list).(interface{ Unwrap() []error }).Unwrap() {
 		one := (*host.Refused)(nil)
 		if !errors.As(e, &one) {
 			t.Fatal(e)

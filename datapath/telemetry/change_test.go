@@ -83,9 +83,18 @@ func TestTelemetry_AddAndRemove(t *testing.T) {
 	if second > rounds*burst || second == 0 { // the last reading before a removal misses some
 		t.Errorf("port 2: %d packets of %d", second, rounds*burst)
 	}
-	if err := tel.Add(other); err != nil {
+	add := func() {
+		t.Helper()
+		if err := tel.Add(other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add()
+	send(tel.Program(1)) // never read
+	if err := tel.Remove(2); err != nil {
 		t.Fatal(err)
 	}
+	add()
 	before := second
 	take()
 	if second != before {
