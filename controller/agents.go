@@ -47,9 +47,12 @@ type agent struct {
 	heard       time.Duration  // on the core's clock
 	origin      *weirv1.Origin // of its last message
 	differences weirv1.Differences
-	parts       weirv1.Parts
-	serial      uint64 // of its inventory
-	version     string
+	inventories [2]struct { // of the roles switch and host, which report apart
+		parts  weirv1.Parts
+		serial uint64
+		whole  *weirv1.Inventory
+	}
+	version string
 
 	sw    law.Switch // 0: none
 	host  law.Host
@@ -179,7 +182,7 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 		a.log.Info("an agent reports", "agent", name)
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
-		ag.serial, ag.parts = 0, weirv1.Parts{} // it restarted: serial numbers begin anew
+		ag.inventories = agent{}.inventories // it restarted: serial numbers begin anew
 	}
 	ag.heard, ag.origin = now, o
 	return ag
@@ -258,10 +261,14 @@ func (a *agents) refuse(ag *agent, reason, why string) {
 
 // inventory takes a part of what an agent has. When the last part of a new inventory has come, the laws learn about it.
 func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
-	if part.GetSerial() == ag.serial {
+	of := &ag.inventories[0]
+	if host {
+		of = &ag.inventories[1]
+	}
+	if part.GetSerial() == of.serial {
 		return
 	}
-	whole, err := ag.parts.Add(part)
+	whole, err := of.parts.Add(part)
 	switch {
 	case err != nil:
 		a.refuse(ag, "inventory", err.Error())
@@ -269,8 +276,9 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 	case whole == nil:
 		return
 	}
-	ag.serial = whole.GetSerial()
-	a.link.nodes.put(store.Agent(ag.name, ag.sw, ag.host, whole))
+	of.serial, of.whole = whole.GetSerial(), whole
+	both := &weirv1.Inventory{Ports: ag.inventories[0].whole.GetPorts(), Guests: ag.inventories[1].whole.GetGuests()}
+	a.link.nodes.put(store.Agent(ag.name, ag.sw, ag.host, both))
 	if !host {
 		ag.ports = nil
 		for _, p := range whole.GetPorts() {

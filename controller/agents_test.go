@@ -273,6 +273,30 @@ func TestAgents_ReportToGrant(t *testing.T) {
 	}
 }
 
+// An agent with both roles reports two inventories. The laws get each of them once, although it sends them again.
+func TestAgents_BothRoles(t *testing.T) {
+	k := newBusKit(t)
+	k.run()
+	both := k.agent("both")
+	ports, err := weirv1.SplitInventory(9, []*weirv1.SwitchPort{{Port: 1, Name: "swp1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		both.hosts(t, 7, 4, 1)
+		if err := both.SendEvents(&weirv1.Events{Switch: 3, Inventory: ports[0]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both.hosts(t, 7, 5, 1, 2)
+	k.until("the newest inventory", func() bool { return k.law.has("host 7: [1 2]") })
+	k.law.mu.Lock()
+	defer k.law.mu.Unlock()
+	if want := []string{"host 7: [1]", "switch 3: 1 ports, the first swp1 at 0kbit", "host 7: [1 2]"}; !slices.Equal(k.law.said, want) {
+		t.Errorf("the law saw %q, want %q", k.law.said, want)
+	}
+}
+
 // What agents have is in the store of policies, where an operator's commands read it.
 func TestAgents_InventoryIsStored(t *testing.T) {
 	k := newBusKit(t)

@@ -184,4 +184,3 @@ func TestControlled_NeedsHypervisors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
-
