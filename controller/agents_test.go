@@ -297,7 +297,7 @@ func TestAgents_BothRoles(t *testing.T) {
 	}
 }
 
-// What agents have is in the store of policies, where an operator's commands read it.
+// The inventory of an agent is in the store of policies, where an operator's commands read it.
 func TestAgents_InventoryIsStored(t *testing.T) {
 	k := newBusKit(t)
 	k.run()

@@ -17,7 +17,7 @@ const (
 	pruneEvery = time.Hour
 )
 
-// nodes writes what agents have to the store of policies, where `weir policy` reads it. It runs beside the laws: without the store
+// nodes writes what agents have to the store of policies, where `weir policy` reads it. The laws do not wait for it. Without the store
 // they continue, and the newest state of each agent is written when the store is back.
 type nodes struct {
 	conn     *bus.Conn
