@@ -161,7 +161,7 @@ func checkControl(t *testing.T, tree string) {
 	args := []string{"run", "experiments/toy.yaml", "--scheme", "fixedtable", "--set", "network.control_delay=1500ms", "--set", "network.control_jitter=100ms", "--world"}
 	c := exec.CommandContext(t.Context(), "./weir-toy", append(args, "lab", "--out", "out/slow-lab")...)
 	c.Dir = tree
-	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "are the simulator's: in the lab a controller law decides") {
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "are the simulator's: in the lab messages of a controller law") {
 		t.Errorf("the lab with a control delay: %v\n%s", err, out)
 	}
 	c = exec.CommandContext(t.Context(), "./weir-toy", append(args, "sim", "--out", "out/slow")...)
