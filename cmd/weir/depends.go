@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"weir/agent/agentd"
+	"weir/bus"
 	"weir/controller"
 	"weir/datapath"
 	"weir/datapath/core"
@@ -35,7 +37,8 @@ var dependsOn = map[string][]sources{
 	},
 	experiment.WorldLab: {
 		{"datapath/core", core.Headers}, {"datapath", datapath.Sources}, {"experiment", experiment.Sources},
-		{"lab", lab.Sources}, {"controller", controller.Sources}, {"law", law.Sources},
+		{"lab", lab.Sources}, {"controller", controller.Sources}, {"bus", bus.Sources},
+		{"agent/agentd", agentd.Sources}, {"law", law.Sources},
 	},
 }
 

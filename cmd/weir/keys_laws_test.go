@@ -35,11 +35,23 @@ var keysOfLaws = map[string][]keyCase{
 	"params of fairq.promises":        {{set: "schemes.droptail.params.promises=true", with: keysFairQ}},
 	"params of fairq.credits":         {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAnIncast"}},     // it takes hundreds of flows
 	"params of fairq.longest_wait":    {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAHeavyIncast"}}, // it takes hundreds of flows
+	"params of sicc.interval":         {{set: "schemes.droptail.params.interval=50ms", with: keysSICC}},
+	"params of sicc.on_fraction":      {{set: "schemes.droptail.params.on_fraction=4", with: keysSICC}},
+	"params of sicc.model":            {{see: isRefused, says: "model: queue is not built yet", set: "schemes.droptail.params.model=queue", with: keysSICC}},
+	"params of sicc.off_rule":         {{see: inTest, says: "../../law/sicc/law_test.go TestSI3_OffRules"}},
+	"params of sicc.mouse_duration":   {{see: inTest, says: "../../law/sicc/law_test.go TestSI3_OffRules"}},
+	"params of sicc.min_hold":         {{see: inTest, says: "../../law/sicc/law_test.go TestIncast"}},
+	"params of sicc.off_fraction":     {{see: inTest, says: "../../law/sicc/law_test.go TestSI7_QueueEnds"}},
+	"params of sicc.queue_weight":     {{see: inTest, says: "../../law/sicc/law_test.go TestSI1_MeanFollowsTheQueue"}},
+	"params of sicc.initial_window":   {{see: inTest, says: "../../law/sicc/law_test.go TestSI5_Bytes"}},
+	"params of sicc.lease":            {{see: inTest, says: "../../law/sicc/law_test.go TestSI4_OncePerIncast"}},
+	"params of sicc.arrivals":         {{see: inTest, says: "../../law/sicc/law_test.go TestArrivals_Active"}},
 	"params of fairq.fairswitch":      {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},
 }
 
 const (
 	keysStatic = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
 	keysACDC   = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
+	keysSICC   = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
 	keysFairQ  = "schemes.droptail.laws=[fairq]"
 )

@@ -1,0 +1,9 @@
+package agentd
+
+import "embed"
+
+// Sources holds the agent's source files, including tests. A finished run of a lab is stored with a digest of the sources that
+// made it.
+//
+//go:embed *.go
+var Sources embed.FS
