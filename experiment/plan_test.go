@@ -234,14 +234,14 @@ func TestSkippedAndUnavailable(t *testing.T) {
 		t.Errorf("sim: %v", err)
 	}
 	// A law that this build does not have, with an option that asks for it.
-	f = parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: sicc}", 1))
-	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Names[0] != "sicc" ||
-		err.Error() != "law sicc (of scheme sicc) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
+	f = parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: hygenicc}", 1))
+	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Names[0] != "hygenicc" ||
+		err.Error() != "law hygenicc (of scheme hygenicc) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
 		t.Errorf("the whole file: %v", err)
 	}
-	two := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: sicc}\n  - {name: siccq, laws: [sicc]}", 1))
-	if _, err := two.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"sicc", "ecn", "siccq"}}); err == nil ||
-		err.Error() != "laws sicc (of scheme sicc), sicc (of scheme siccq) are not in this build for world lab; ask for --scheme ecn" {
+	two := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: hygenicc}\n  - {name: other, laws: [hygenicc]}", 1))
+	if _, err := two.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"hygenicc", "ecn", "other"}}); err == nil ||
+		err.Error() != "laws hygenicc (of scheme hygenicc), hygenicc (of scheme other) are not in this build for world lab; ask for --scheme ecn" {
 		t.Errorf("two laws: %v", err)
 	}
 	if p, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: u.Can}); err != nil || len(p.Runs) == 0 {
