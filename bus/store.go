@@ -85,7 +85,8 @@ func (l *leases) write(ctx context.Context, bucket int, r lease.Record) (revisio
 	}
 	revision, err = kv.Update(ctx, strconv.Itoa(bucket), b, r.Revision)
 	var refused *jetstream.APIError
-	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if errors.As(err, &refused) && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) { // the latter with replicas
 		return 0, false, nil
 	}
 	if err != nil {
