@@ -18,7 +18,8 @@ import (
 const maxAgents = MaxConnections
 
 // Inbox receives what agents send to a controller. Telemetry waits in one place per agent: a newer report replaces one that was
-// not read yet. Events wait in a queue. An agent that sends more than its share loses its own messages only.
+// not read yet. Events wait in a queue. An agent that sends more than its share
+// loses its own messages. Only if messages come faster than this process reads them, others' are lost, too: the next report replaces them.
 type Inbox struct {
 	log    *slog.Logger
 	counts counts // of dropped messages
