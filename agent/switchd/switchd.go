@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,10 +66,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 		return err
 	}
 	defer w.Close()
-	if r.rules.made, err = recordedShapes(c.Name); err != nil {
-		return err
-	}
-	if _, err := r.firstPorts(); err != nil { // nothing is changed yet
+	if err := r.firstLook(); err != nil { // nothing is changed yet
 		return err
 	}
 	// Next to the laws run the metrics and, with the ports, the canaries (look, readCanaries).
@@ -96,6 +94,26 @@ func Run(ctx context.Context, c *Config) (err error) {
 		return errors.Join(err, r.leave())
 	}
 	return r.end()
+}
+
+// firstLook looks at the ports for the first time. A process of the same name can begin between the reading of the records of
+// shapers and the look at the queues. Its shapers then seem to be others'. A shaper is recorded before it is made, so a second
+// reading has other records, and the look is repeated.
+func (r *role) firstLook() (err error) {
+	if r.rules.made, err = recordedShapes(r.cfg.Name); err != nil {
+		return err
+	}
+	for {
+		_, looked := r.firstPorts()
+		if looked == nil {
+			return nil
+		}
+		now, err := recordedShapes(r.cfg.Name)
+		if err != nil || maps.Equal(now.made, r.rules.made.made) {
+			return looked
+		}
+		r.rules.made = now
+	}
 }
 
 // warnOld logs a warning for a file of an earlier version, with the command that converts it.
