@@ -219,33 +219,25 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 
 // hasSwitch reports whether an agent has a switch, and claims it for the agent.
 func (a *agents) hasSwitch(ag *agent, n law.Switch) bool {
-	if n == 0 || ag.sw != 0 && ag.sw != n {
-		a.refuse(ag, "switch", fmt.Sprintf("it reports as switch %v and was %v", n, ag.sw))
-		return false
-	}
-	if ag.sw == 0 {
-		ag.sw = n
-		a.switches.add(n, ag)
-	}
-	if of := a.switches.of(n); of != ag {
-		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has switch %v", of.name, n))
-		return false
-	}
-	return true
+	return has(a, ag, a.switches, &ag.sw, n, "switch")
 }
 
 // hasHost reports whether an agent has a host, and claims it for the agent.
-func (a *agents) hasHost(ag *agent, n law.Host) bool {
-	if n == 0 || ag.host != 0 && ag.host != n {
-		a.refuse(ag, "host", fmt.Sprintf("it reports as host %d and was %d", n, ag.host))
+func (a *agents) hasHost(ag *agent, n law.Host) bool { return has(a, ag, a.hosts, &ag.host, n, "host") }
+
+// has reports whether an agent has number n of a kind. own is the agent's number; an agent keeps its first one.
+func has[N comparable](a *agents, ag *agent, all claims[N], own *N, n N, kind string) bool {
+	var none N
+	if n == none || *own != none && *own != n {
+		a.refuse(ag, kind, fmt.Sprintf("it reports as %s %v and was %v", kind, n, *own))
 		return false
 	}
-	if ag.host == 0 {
-		ag.host = n
-		a.hosts.add(n, ag)
+	if *own == none {
+		*own = n
+		all.add(n, ag)
 	}
-	if of := a.hosts.of(n); of != ag {
-		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has host %d", of.name, n))
+	if of := all.of(n); of != ag {
+		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has %s %v", of.name, kind, n))
 		return false
 	}
 	return true

@@ -54,8 +54,6 @@ func (a *agents) send() {
 			}
 			a.results[result] += uint64(len(part))
 		}
-		clear(all)
-		a.orders[to] = all[:0]
 	}
 	clear(a.orders)
 }

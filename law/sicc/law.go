@@ -10,10 +10,10 @@ import (
 	"weir/law/telemetry"
 )
 
-// Limits of the tables. Further entries are not kept, so their flows are not limited.
+// Limits of the tables. Further ports have no incasts. A port keeps the pairs that came last.
 const (
 	maxPorts = 1 << 16
-	maxPairs = 1 << 18 // of all ports together
+	maxPairs = 1 << 12 // of a port
 )
 
 // least is the value of a grant: hosts raise it to the flow's segment and one byte (a window of exactly one segment waits for
@@ -22,21 +22,21 @@ const least = 1
 
 // Law is Algorithm 1 at a controller. Make one with New.
 type Law struct {
-	p       Params
-	ports   map[law.Port]*port
-	order   []*port // as they were reported first
-	vms     map[netip.Addr]law.VM
-	ofHost  map[law.Host][]netip.Addr
-	pairs   int
-	counts  Counts
-	renewal time.Duration // of grants
+	p        Params
+	ports    map[law.Port]*port
+	switches map[law.Switch][]*port // in the order in which they were reported first
+	limited  map[pair]int           // by how many ports
+	vms      map[netip.Addr]law.VM
+	ofHost   map[law.Host][]netip.Addr
+	counts   Counts
+	renewal  time.Duration // of grants
 }
 
 // Counts is what the law did.
 type Counts struct {
 	On, Off  uint64 // incasts that began, that ended
 	Unknown  uint64 // pairs whose source is no known VM
-	TooMany  uint64 // ports and pairs over a limit
+	TooMany  uint64 // ports over the limit, and pairs that newer ones replaced
 	Lost     uint64 // pairs that arrived and were not listed
 	Reported uint64 // readings of ports
 }
@@ -68,7 +68,8 @@ func New(p Params) (*Law, error) {
 		return nil, err
 	}
 	return &Law{
-		p: p, ports: map[law.Port]*port{}, vms: map[netip.Addr]law.VM{}, ofHost: map[law.Host][]netip.Addr{}, renewal: time.Duration(p.Lease) / 3,
+		p: p, ports: map[law.Port]*port{}, switches: map[law.Switch][]*port{}, limited: map[pair]int{},
+		vms: map[netip.Addr]law.VM{}, ofHost: map[law.Host][]netip.Addr{}, renewal: time.Duration(p.Lease) / 3,
 	}, nil
 }
 
@@ -120,7 +121,9 @@ func (l *Law) decide(now time.Duration, at *port, r *telemetry.Port, out []law.A
 	case at.on && l.ends(now, at):
 		at.on = false
 		l.counts.Off++
-		out = l.grant(at, 0, out)
+		for _, k := range at.pairs {
+			out = l.release(k, out)
+		}
 	case at.on && now-at.renewed >= l.renewal: // SH-5: a limit is a lease
 		out = l.grantAll(now, at, out)
 	}
@@ -128,6 +131,9 @@ func (l *Law) decide(now time.Duration, at *port, r *telemetry.Port, out []law.A
 	if !at.on && opened > 0 && at.buffer > 0 && predicted >= l.p.OnFraction*float64(at.buffer) {
 		at.on, at.since = true, now
 		l.counts.On++
+		for _, k := range at.pairs {
+			l.limited[k]++
+		}
 		out = l.grantAll(now, at, out)
 	}
 	return out
@@ -179,15 +185,20 @@ func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action
 		if at.known[k] {
 			continue
 		}
-		if l.pairs >= maxPairs {
+		if len(at.pairs) == maxPairs {
 			l.counts.TooMany++
-			continue
+			oldest := at.pairs[0]
+			at.pairs = at.pairs[1:]
+			delete(at.known, oldest)
+			if at.on {
+				out = l.release(oldest, out)
+			}
 		}
-		l.pairs++
 		at.known[k] = true
 		at.pairs = append(at.pairs, k)
 		if at.on {
-			out = append(out, l.limit(k, l.p.Lease))
+			l.limited[k]++
+			out = append(out, limit(k, l.p.Lease))
 		}
 	}
 	return out
@@ -195,8 +206,8 @@ func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action
 
 // quiet decides about ports with an incast that a reading leaves out: nothing waits there.
 func (l *Law) quiet(now time.Duration, e *telemetry.Telemetry, out []law.Action) []law.Action {
-	for _, at := range l.order {
-		if at.at.Switch != e.At || !at.on && at.opened == 0 && at.mean < 1 {
+	for _, at := range l.switches[e.At] {
+		if !at.on && at.opened == 0 && at.mean < 1 {
 			continue
 		}
 		listed := slices.ContainsFunc(e.Ports, func(p telemetry.Port) bool { return p.N == at.at.N })
@@ -210,27 +221,24 @@ func (l *Law) quiet(now time.Duration, e *telemetry.Telemetry, out []law.Action)
 // grantAll limits every pair through a port until the lease ends.
 func (l *Law) grantAll(now time.Duration, at *port, out []law.Action) []law.Action {
 	at.renewed = now
-	return l.grant(at, l.p.Lease, out)
-}
-
-// grant sends all pairs through a port a limit with this lease; 0: they are released. A pair that another port still limits
-// keeps its limit.
-func (l *Law) grant(at *port, lease law.Duration, out []law.Action) []law.Action {
 	for _, k := range at.pairs {
-		if lease == 0 && l.limitedElsewhere(at, k) {
-			continue
-		}
-		out = append(out, l.limit(k, lease))
+		out = append(out, limit(k, l.p.Lease))
 	}
 	return out
 }
 
-func (l *Law) limit(k pair, lease law.Duration) law.Grant {
-	return law.Grant{Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: k.vm, Peer: k.peer}}, Value: least, Lease: time.Duration(lease)}
+// release ends a port's limit of a pair. The pair keeps it while another port limits it.
+func (l *Law) release(k pair, out []law.Action) []law.Action {
+	if l.limited[k]--; l.limited[k] > 0 {
+		return out
+	}
+	delete(l.limited, k)
+	return append(out, limit(k, 0))
 }
 
-func (l *Law) limitedElsewhere(at *port, k pair) bool {
-	return slices.ContainsFunc(l.order, func(o *port) bool { return o != at && o.on && o.known[k] })
+// limit is the grant of a pair; a lease of 0 releases it.
+func limit(k pair, lease law.Duration) law.Grant {
+	return law.Grant{Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: k.vm, Peer: k.peer}}, Value: least, Lease: time.Duration(lease)}
 }
 
 // port returns a port's state; nil: there are too many.
@@ -243,7 +251,7 @@ func (l *Law) port(where law.Port) *port {
 		}
 		at = &port{at: where, known: map[pair]bool{}}
 		l.ports[where] = at
-		l.order = append(l.order, at)
+		l.switches[where.Switch] = append(l.switches[where.Switch], at)
 	}
 	return at
 }
@@ -266,12 +274,16 @@ func (l *Law) setHost(h law.Host, vms []inventory.VM) {
 
 // forget removes the ports of a switch. Limits that they set end with their leases.
 func (l *Law) forget(s law.Switch) {
-	l.order = slices.DeleteFunc(l.order, func(at *port) bool {
-		if at.at.Switch != s {
-			return false
-		}
-		l.pairs -= len(at.pairs)
+	for _, at := range l.switches[s] {
 		delete(l.ports, at.at)
-		return true
-	})
+		for _, k := range at.pairs {
+			if !at.on {
+				continue
+			}
+			if l.limited[k]--; l.limited[k] == 0 {
+				delete(l.limited, k)
+			}
+		}
+	}
+	delete(l.switches, s)
 }
