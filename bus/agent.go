@@ -11,6 +11,7 @@ import (
 	"weir/bus/lease"
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/internal/counts"
 	"weir/law"
 )
 
@@ -44,7 +45,7 @@ type Agent struct {
 
 	mu     sync.Mutex
 	fence  *lease.Fence
-	counts counts // of commands, by result
+	counts counts.Counts // of commands, by result
 }
 
 // NewAgent connects an agent. A certificate for agent/NAME is required.
@@ -135,7 +136,7 @@ func (a *Agent) State(version string) *weirv1.AgentState {
 }
 
 // Counts returns how many commands arrived, by result: "obeyed", or why they were refused.
-func (a *Agent) Counts() map[string]uint64 { return a.counts.all() }
+func (a *Agent) Counts() map[string]uint64 { return a.counts.All() }
 
 func (a *Agent) command(m *nats.Msg) {
 	c, err := weirv1.DecodeCommand(m.Data)
@@ -159,7 +160,7 @@ func (a *Agent) command(m *nats.Msg) {
 		a.refuse(string(why), errors.New("the fence refuses it"))
 		return
 	}
-	a.counts.add("obeyed")
+	a.counts.Add("obeyed")
 	if o.Announces {
 		if a.cfg.Announced != nil {
 			a.cfg.Announced()
@@ -174,7 +175,7 @@ func (a *Agent) command(m *nats.Msg) {
 }
 
 func (a *Agent) refuse(reason string, err error) {
-	a.counts.refuse(a.conn.log, "a command is refused", reason, "error", err)
+	a.counts.Refuse(a.conn.log, "a command is refused", reason, "error", err)
 }
 
 func holderOf(c *weirv1.Controller) lease.Holder {

@@ -12,6 +12,7 @@ import (
 
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/internal/counts"
 )
 
 // maxAgents limits the agents that a controller knows.
@@ -22,7 +23,7 @@ const maxAgents = MaxConnections
 // loses its own messages. Only if messages come faster than this process reads them, others' are lost, too: the next report replaces them.
 type Inbox struct {
 	log    *slog.Logger
-	counts counts // of dropped messages
+	counts counts.Counts // of dropped messages
 
 	mu     sync.Mutex
 	agents map[string]*sender
@@ -69,10 +70,10 @@ func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
 
 // Counts returns how many messages were dropped, by reason: replaced, rate, malformed, subject,
 // agents, heartbeat.
-func (b *Inbox) Counts() map[string]uint64 { return b.counts.all() }
+func (b *Inbox) Counts() map[string]uint64 { return b.counts.All() }
 
 func (b *Inbox) refuse(agent, reason string, err error) {
-	b.counts.refuse(b.log, "a message is dropped", reason, "agent", agent, "error", err)
+	b.counts.Refuse(b.log, "a message is dropped", reason, "agent", agent, "error", err)
 }
 
 // accept returns the sender of a message, unless it sent too much.
@@ -107,7 +108,7 @@ func (b *Inbox) telemetry(m *nats.Msg) {
 	}
 	b.mu.Lock()
 	if s.newest != nil {
-		b.counts.add("replaced")
+		b.counts.Add("replaced")
 	}
 	s.newest = m.Data
 	if !s.queued {

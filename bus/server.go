@@ -5,7 +5,7 @@
 //	server.go    the embedded server
 //	police.go    disconnects floods, and certificates that are revoked
 //	external.go  the configuration of an external cluster
-//	counts.go    counts refusals, and limits what the log gets of them
+//	log.go       limits the lines of the server in the log
 //	conn.go      the connection of a client
 //	agent.go     what an agent sends and receives
 //	control.go   what a controller sends and receives
@@ -31,6 +31,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"weir/bus/pki"
+	"weir/internal/counts"
 )
 
 // ServerConfig configures an embedded server.
@@ -55,7 +56,7 @@ type Server struct {
 	maxMessages uint64
 	stop        chan struct{}
 	done        sync.WaitGroup
-	counts      counts // refused connections, by reason
+	counts      counts.Counts // refused connections, by reason
 
 	mu      sync.Mutex
 	clients map[uint64]*client   // by NATS' number of the connection
@@ -166,7 +167,7 @@ func (s *Server) Close() {
 }
 
 // Counts returns how many connections were refused or ended, by reason.
-func (s *Server) Counts() map[string]uint64 { return s.counts.all() }
+func (s *Server) Counts() map[string]uint64 { return s.counts.All() }
 
 // rejected counts a certificate that was refused during the handshake.
 func (s *Server) rejected(c *x509.Certificate, err error) {
@@ -180,14 +181,14 @@ func (s *Server) rejected(c *x509.Certificate, err error) {
 	} else if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
 		reason = "unknown_ca"
 	}
-	s.counts.refuse(s.log, "a certificate is refused", reason, "subject", fmt.Sprintf("%.80s", c.Subject.CommonName), "error", err)
+	s.counts.Refuse(s.log, "a certificate is refused", reason, "subject", fmt.Sprintf("%.80s", c.Subject.CommonName), "error", err)
 }
 
 // Check makes Server an Authentication: the identity in the certificate decides which subjects a connection can use.
 func (s *Server) Check(c server.ClientAuthentication) bool {
 	state := c.GetTLSConnectionState()
 	if state == nil || len(state.PeerCertificates) == 0 {
-		s.counts.add("certificate")
+		s.counts.Add("certificate")
 		return false
 	}
 	leaf := state.PeerCertificates[0]
@@ -204,7 +205,7 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	}
 	s.mu.Unlock()
 	if banned {
-		s.counts.refuse(s.log, "a connection is refused: the identity sent too much", "banned", "identity", id, "until", until)
+		s.counts.Refuse(s.log, "a connection is refused: the identity sent too much", "banned", "identity", id, "until", until)
 		return false
 	}
 	allowed := Allowed(id)

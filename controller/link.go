@@ -199,9 +199,6 @@ func (a *agents) status() *BusStatus {
 		s.NoEffect[k] = n
 	}
 	a.mail.mu.Lock()
-	if s.Dropped == nil {
-		s.Dropped = map[string]uint64{}
-	}
 	s.Dropped["queue"] += a.mail.dropped
 	a.mail.mu.Unlock()
 	now := a.core.now()

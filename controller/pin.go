@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 
-	"weir/internal/peer"
 	"weir/law/fabric"
 )
 
@@ -49,20 +47,4 @@ func Pin(ctx context.Context, name string, in Within, p PinRequest) error {
 		return fmt.Errorf("controller %s: %s", name, strings.TrimSpace(string(said)))
 	}
 	return nil
-}
-
-// ownUser accepts only root and the controller's own user.
-type ownUser struct{ *net.UnixListener }
-
-func (l ownUser) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if err := peer.Check(c); err == nil {
-			return c, nil
-		}
-		_ = c.Close()
-	}
 }

@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 
 	"weir/internal/localsock"
 	"weir/law"
@@ -202,16 +199,14 @@ func (r *role) serveControl() (*http.Server, error) {
 			t.core.Post(q.Context(), e)
 		}
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
-	go func() { _ = s.Serve(netutil.LimitListener(ownUser{l}, 16)) }()
-	return s, nil
+	return localsock.Serve(l, mux, 10*time.Second), nil
 }
 
 // Within runs f on a thread in a controller's network namespace.
-type Within func(f func() error) error
+type Within = localsock.Within
 
 // Here is Within for a controller in the namespace of this process.
-func Here(f func() error) error { return f() }
+func Here(f func() error) error { return localsock.Here(f) }
 
 // ReadStatus asks the controller of this name.
 func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
@@ -240,18 +235,7 @@ func unreached(name string, err error) error {
 }
 
 func client(name string, in Within) *http.Client {
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		var c *net.UnixConn
-		err := in(func() (err error) {
-			c, err = localsock.Dial(localsock.Controller, name)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
+	return localsock.Client(localsock.Controller, name, in, 10*time.Second)
 }
 
 // Well reports whether all switches that were ever seen are connected and in their wanted state, and none refused an order. It is

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,7 +92,7 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 	}
 	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\nmetrics: {listen: \"\"}\ngeneration: %s\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
 		lawController, lawOpenFlowPort, c.dir("generation"), netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
-	if c.controller, err = c.spawn(controllerNode, l.controllerProgram, "controller", text); err != nil {
+	if c.controller, err = c.begin(controllerNode, l.controllerProgram, "controller", text); err != nil {
 		return err
 	}
 	url := fmt.Sprintf("tls://%v:%d", address, busPort)
@@ -102,13 +101,13 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		every = spec.Interval(law.Pointer(r.Params[name]))
 	}
 	for _, n := range hosts {
-		if c.agents[agentName(n)], err = c.spawn(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n)); err != nil {
+		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n)); err != nil {
 			return err
 		}
 	}
 	for _, n := range switches {
 		section := l.switchSection(n, every, spec.Signals)
-		if c.agents[agentName(n)], err = c.spawn(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+section); err != nil {
+		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+section); err != nil {
 			return err
 		}
 	}
@@ -157,30 +156,16 @@ func (c *controlled) enrol(nodes []*node) (map[string]string, error) {
 	return keys, errors.Join(err, os.RemoveAll(ca.Dir))
 }
 
-// spawn starts a program in a node, as a process of the lab, with a file and a log of this name. It has real-time priority,
-// as the forwarding processes have: it does not wait for the guests' programs.
-func (c *controlled) spawn(node string, program []string, name, text string) (*process, error) {
+// begin starts a program in a node, with a file and a log of this name.
+func (c *controlled) begin(node string, program []string, name, text string) (*process, error) {
 	file := c.dir(name + ".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(c.dir(name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	p, err := c.lab.spawn(node, program, file, c.dir(name+".log"))
 	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd := exec.Command(program[0], append(slices.Clone(program[1:]), "-f", file)...)
-	cmd.Stdout, cmd.Stderr = log, log
-	done, err := c.lab.claim.adopt(cmd)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if err := c.lab.Enter(node, func() error { return preferred(cmd.Start) }); err != nil {
 		return nil, fmt.Errorf("start %s in %s: %w", name, node, err)
 	}
-	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
-	go func() { p.err = cmd.Wait(); close(p.ended) }()
 	return p, nil
 }
 

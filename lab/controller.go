@@ -58,31 +58,38 @@ func (l *Lab) startController() error {
 	if err := os.WriteFile(l.claim.controllerFile("yaml"), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the controller's file: %w", err)
 	}
-	log, err := os.OpenFile(l.claim.controllerFile("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the controller's log: %w", err)
-	}
-	defer log.Close()
 	if !l.plan.cfg.Graph.Multipath {
 		l.unmet.add("all switches", "topology.routing", "single", "the controller uses all shortest paths")
 	}
-	cmd := exec.Command(l.controllerProgram[0], append(slices.Clone(l.controllerProgram[1:]), "-f", l.claim.controllerFile("yaml"))...)
-	cmd.Stdout, cmd.Stderr = log, log
-	done, err := l.claim.adopt(cmd)
-	if err != nil {
-		return err
-	}
-	defer done()
-	// The controller has real-time priority, as the forwarding processes have: it does not wait for the guests'
-	// programs.
-	err = l.enterController(func() error { return preferred(cmd.Start) })
+	p, err := l.spawn(controllerNode, l.controllerProgram, l.claim.controllerFile("yaml"), l.claim.controllerFile("log"))
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
-	go func() { p.err = cmd.Wait(); close(p.ended) }()
 	l.controller = p
 	return nil
+}
+
+// spawn starts a program with `-f file` in a node, as a process of the lab. Its output is appended to a log. It has real-time
+// priority, as the forwarding processes have: it does not wait for the guests' programs.
+func (l *Lab) spawn(node string, program []string, file, log string) (*process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("write its log: %w", err)
+	}
+	defer out.Close()
+	cmd := exec.Command(program[0], append(slices.Clone(program[1:]), "-f", file)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	done, err := l.claim.adopt(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := l.Enter(node, func() error { return preferred(cmd.Start) }); err != nil {
+		return nil, err
+	}
+	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
+	go func() { p.err = cmd.Wait(); close(p.ended) }()
+	return p, nil
 }
 
 // preferred runs start on this thread while the thread has priority on the processor; processes that start

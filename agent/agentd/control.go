@@ -6,15 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"weir/agent/switchd"
 	"weir/internal/localsock"
-	"weir/internal/peer"
 )
 
 // request is work for the agent's goroutine.
@@ -62,8 +58,7 @@ func (a *agent) listen() {
 		err := a.ask(q.Context(), func(a *agent) { answer = a.reload() })
 		reply(w, &answer, err)
 	})
-	a.control = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: reloadMost, MaxHeaderBytes: 8 << 10}
-	go func() { _ = a.control.Serve(netutil.LimitListener(ownUser{l}, 16)) }()
+	a.control = localsock.Serve(l, mux, reloadMost)
 }
 
 func reply(w http.ResponseWriter, v any, err error) {
@@ -75,27 +70,11 @@ func reply(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v) // fails if the client has left
 }
 
-// ownUser accepts connections of root and of the agent's own user only.
-type ownUser struct{ *net.UnixListener }
-
-func (l ownUser) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if err := peer.Check(c); err == nil {
-			return c, nil
-		}
-		_ = c.Close()
-	}
-}
-
 // Within runs f on a thread in an agent's network namespace.
-type Within func(f func() error) error
+type Within = localsock.Within
 
 // Here is Within for an agent in the namespace of this process.
-func Here(f func() error) error { return f() }
+func Here(f func() error) error { return localsock.Here(f) }
 
 // ReadStatus asks the agent of this name.
 func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
@@ -115,19 +94,11 @@ func Names() ([]string, error) { return localsock.Names(localsock.Agent) }
 const answerBytes = 64 << 20 // of an agent with 4096 VMs
 
 func call(ctx context.Context, method, name string, in Within, path string, answer any) error {
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		var c *net.UnixConn
-		if err := in(func() (err error) { c, err = localsock.Dial(localsock.Agent, name); return err }); err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
-	client := &http.Client{Timeout: reloadMost, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 	q, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return err
 	}
-	got, err := client.Do(q)
+	got, err := localsock.Client(localsock.Agent, name, in, reloadMost).Do(q)
 	if nobody := new(localsock.NobodyError); errors.As(err, &nobody) {
 		return fmt.Errorf("%w: start it with weir agent -f FILE, or give its --name", nobody)
 	}

@@ -16,6 +16,7 @@ import (
 	"weir/bus/pki"
 	"weir/experiment"
 	"weir/experiment/store"
+	"weir/internal/counts"
 )
 
 const (
@@ -44,7 +45,7 @@ type Client struct {
 	js      jetstream.JetStream
 	objects jetstream.ObjectStore
 	job     string
-	refused counts
+	refused counts.Counts
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 
@@ -285,7 +286,7 @@ func (c *Client) Did() string {
 }
 
 // Refused returns how many messages and results were refused, by reason.
-func (c *Client) Refused() map[string]uint64 { return c.refused.all() }
+func (c *Client) Refused() map[string]uint64 { return c.refused.All() }
 
 // announce publishes that the job goes on, or that it ended.
 func (c *Client) announce(ended bool) {

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -64,32 +63,6 @@ func setUpConsumer(ctx context.Context, js jetstream.JetStream, world, code stri
 		return fmt.Errorf("make the queue of this build on the bus: %w", err)
 	}
 	return nil
-}
-
-// counts are refusals by reason. Reasons are a few fixed texts.
-type counts struct {
-	mu sync.Mutex
-	n  map[string]uint64
-}
-
-func (c *counts) add(reason string) uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = map[string]uint64{}
-	}
-	c.n[reason]++
-	return c.n[reason]
-}
-
-func (c *counts) all() map[string]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make(map[string]uint64, len(c.n))
-	for k, v := range c.n {
-		out[k] = v
-	}
-	return out
 }
 
 // pause waits, and reports false if the context ends first.

@@ -83,10 +83,10 @@ func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 		w.answer(answer{entry: entry})
 	case ctx.Err() != nil:
 	case tries >= maxTries:
-		c.refused.add("result")
+		c.refused.Add("result")
 		w.answer(answer{err: fmt.Errorf("%d results of workers are refused, the last one of %s: %w", tries, name.worker, err)})
 	default:
-		c.refused.add("result")
+		c.refused.Add("result")
 		c.cfg.Say(fmt.Sprintf("a result of worker %s is refused, and the run is sent again: %v", name.worker, err))
 		if err := c.send(ctx, w); err != nil {
 			w.answer(answer{err: err})

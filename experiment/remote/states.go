@@ -45,7 +45,7 @@ func (c *Client) useful(k *known) bool {
 func (c *Client) heard(m *nats.Msg) {
 	s, err := decodeState(m.Data)
 	if err != nil {
-		c.refused.add("state")
+		c.refused.Add("state")
 		return
 	}
 	name := bus.WorkerOf(m.Subject)

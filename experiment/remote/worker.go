@@ -19,6 +19,7 @@ import (
 	"weir/bus/pki"
 	"weir/experiment"
 	"weir/experiment/store"
+	"weir/internal/counts"
 )
 
 // WorkerConfig configures a worker.
@@ -39,7 +40,7 @@ type worker struct {
 	conn     *bus.Conn
 	js       jetstream.JetStream
 	plans    plans
-	refused  counts
+	refused  counts.Counts
 	instance string
 	changed  chan struct{} // a run began, or a message was refused: report it soon
 	// alone is locked for reading by runs in the simulator, and for writing by one in the lab.
@@ -183,7 +184,7 @@ func (w *worker) jobEnded(job string) bool {
 
 // refuse counts a message that is refused, and logs the first of its reason, the second, the fourth, and so on.
 func (w *worker) refuse(reason string, err error) {
-	if n := w.refused.add(reason); n&(n-1) == 0 {
+	if n := w.refused.Add(reason); n&(n-1) == 0 {
 		w.Log.Warn("a message is refused", "reason", reason, "times", n, "error", plain(err.Error()))
 	}
 	w.change()
@@ -220,7 +221,7 @@ func (w *worker) report(ctx context.Context) {
 }
 
 func (w *worker) state() *State {
-	s := &State{Version: version, Instance: w.instance, Weir: w.Weir, Codes: w.Codes, Slots: w.Slots, Running: []Running{}, Refused: w.refused.all()}
+	s := &State{Version: version, Instance: w.instance, Weir: w.Weir, Codes: w.Codes, Slots: w.Slots, Running: []Running{}, Refused: w.refused.All()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for a := range w.running {

@@ -3,42 +3,10 @@ package bus
 import (
 	"fmt"
 	"log/slog"
-	"maps"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
 )
-
-// counts are how often something happened, by reason. A few fixed texts are reasons, so peers cannot make the map grow.
-type counts struct {
-	mu sync.Mutex
-	n  map[string]uint64
-}
-
-// add counts one more, and returns how often the reason was counted.
-func (c *counts) add(reason string) uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = map[string]uint64{}
-	}
-	c.n[reason]++
-	return c.n[reason]
-}
-
-func (c *counts) all() map[string]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.n)
-}
-
-// refuse counts a refusal, and logs the first of its reason, the second, the fourth, and so on: a flood must not fill the log.
-func (c *counts) refuse(log *slog.Logger, text, reason string, args ...any) {
-	if n := c.add(reason); n&(n-1) == 0 {
-		log.Warn(text, append(args, "reason", reason, "times", n)...)
-	}
-}
 
 // natsLog passes the server's messages on. Peers without a certificate cause some of them, so lines above the rate are counted,
 // and the next line has their number.
