@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -38,17 +38,20 @@ demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 
 check: lint prose ## the linter, the check of prose and all tests that need no root, clang or Open vSwitch: under a minute; TESTFLAGS=-count=1
 	@set -o pipefail; WEIR_NO_ROOT=1 $(TESTS) -short -timeout 20m $(TESTFLAGS) ./... | $(REPORT)
 
-# Tests mostly wait, for TCP's timers or for the kernel to end a namespace, so two packages run at a time, the longest
+# Tests often wait, for TCP's timers or for the kernel to end a namespace, so three packages run at a time, the longest
 # first. MUST='Osken|Tshark' fails the run if a test with such a name was skipped.
 LONGEST := ./cmd/weir ./datapath/fairq ./lab ./controller ./sim
 
-# These tests compare the whole machine before and after, so no other test may run at the same time.
+# These tests compare the whole machine before and after, so no other test may run at the same time. Compilers may.
 ALONE := ^(TestHostIsAsBefore|TestLabWithController)$$
 
-test: deps-test check-generated ## all tests, as root, with those on real TCP in namespaces; TESTFLAGS=-count=1
+test: deps-test ## all tests, as root, with those on real TCP in namespaces; TESTFLAGS=-count=1
 	@scripts/need-root
+	@$(MAKE) --no-print-directory -j 2 check-generated test-alone
+	@set -o pipefail; $(TESTS) -p 3 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
+
+test-alone:
 	@set -o pipefail; $(TESTS) -timeout 20m $(TESTFLAGS) -run '$(ALONE)' ./cmd/weir | $(REPORT)
-	@set -o pipefail; $(TESTS) -p 2 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
 
 soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its ports, at full length: 3 minutes
 	@scripts/need-root
@@ -66,19 +69,12 @@ prose: ## check that comments, errors, help, logs and pages are plain English (d
 
 # ./weir contains the kernel objects, so it is built after them; otherwise it would run the old law in the lab.
 generate: deps-test ## regenerate all generated files: kernel objects (clang-16), messages (protoc), JSON schemas; and ./weir with them
-	$(GO) generate ./...
+	scripts/generate packages
 	@$(MAKE) --no-print-directory build
-	./weir run --schema > experiments/schema.json
-	./weir switch --schema > deploy/switch.schema.json
-	./weir controller --schema > deploy/controller.schema.json
-	./weir agent --schema > deploy/agent.schema.json
-	./weir policy --schema > deploy/policy.schema.json
+	scripts/generate schemas
 
 doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor, controller and agent
-	./weir switch --schema > deploy/switch.schema.json
-	./weir controller --schema > deploy/controller.schema.json
-	./weir agent --schema > deploy/agent.schema.json
-	./weir policy --schema > deploy/policy.schema.json
+	scripts/generate schemas
 	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## check that the committed generated files match their sources
