@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-scales soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -53,9 +53,13 @@ test: deps-test ## all tests, as root, with those on real TCP in namespaces; TES
 test-alone:
 	@set -o pipefail; $(TESTS) -timeout 20m $(TESTFLAGS) -run '$(ALONE)' ./cmd/weir | $(REPORT)
 
-soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its ports, at full length: 3 minutes
+soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its ports, its canaries and predictions, at full length: 10 minutes
 	@scripts/need-root
-	$(GO) test -count=1 -timeout 30m -run '^Test(Switch|HostIsAsBefore)' -v ./cmd/weir -soak
+	$(GO) test -count=1 -timeout 30m -run '^Test(Switch|Canary|Observe|HostIsAsBefore)' -v ./cmd/weir -soak
+
+soak-scales: deps-test ## real TCP with each pair of window scales and each setting of offloads; make test has a quarter of them: a minute
+	@scripts/need-root
+	$(GO) test -count=1 -timeout 30m -run 'EveryPairOfScales' -v ./datapath/fairq -args -pairs
 
 soak-controller: deps-test ## 100 changes between two controllers, killed or stopped at random moments; TestTwoControllers makes 2: half an hour
 	@scripts/need-root
