@@ -14,6 +14,7 @@ import (
 const (
 	maxPorts = 1 << 16
 	maxPairs = 1 << 12 // of a port
+	maxPeers = 1 << 16 // addresses of a switch whose port is known
 )
 
 // least is the value of a grant: hosts raise it to the flow's segment and one byte (a window of exactly one segment waits for
@@ -28,6 +29,7 @@ type Law struct {
 	limited  map[pair]int           // by how many ports
 	vms      map[netip.Addr]law.VM
 	ofHost   map[law.Host][]netip.Addr
+	towards  map[law.Switch]map[netip.Addr]uint32 // the port by which data to an address leaves; ArrivalsRequest
 	counts   Counts
 	renewal  time.Duration // of grants
 }
@@ -36,8 +38,9 @@ type Law struct {
 type Counts struct {
 	On, Off  uint64 // incasts that began, that ended
 	Unknown  uint64 // pairs whose source is no known VM
-	TooMany  uint64 // ports over the limit, and pairs that newer ones replaced
+	TooMany  uint64 // ports and addresses over the limit, and pairs that newer ones replaced
 	Lost     uint64 // pairs that arrived and were not listed
+	Nowhere  uint64 // requests to whose sender no data has left yet
 	Reported uint64 // readings of ports
 }
 
@@ -69,7 +72,8 @@ func New(p Params) (*Law, error) {
 	}
 	return &Law{
 		p: p, ports: map[law.Port]*port{}, switches: map[law.Switch][]*port{}, limited: map[pair]int{},
-		vms: map[netip.Addr]law.VM{}, ofHost: map[law.Host][]netip.Addr{}, renewal: time.Duration(p.Lease) / 3,
+		vms: map[netip.Addr]law.VM{}, ofHost: map[law.Host][]netip.Addr{},
+		towards: map[law.Switch]map[netip.Addr]uint32{}, renewal: time.Duration(p.Lease) / 3,
 	}, nil
 }
 
@@ -95,6 +99,9 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 	case *inventory.SwitchLeft:
 		l.forget(e.At)
 	case *telemetry.Arrivals:
+		if l.p.Arrivals == ArrivalsRequest {
+			l.learn(e)
+		}
 		for i := range e.Ports {
 			out = l.arrive(law.Port{Switch: e.At, N: e.Ports[i].N}, &e.Ports[i], out)
 		}
@@ -114,7 +121,7 @@ func (l *Law) decide(now time.Duration, at *port, r *telemetry.Port, out []law.A
 	l.counts.Reported++
 	at.queue = r.BacklogBytes
 	at.mean += l.p.QueueWeight * (float64(at.queue) - at.mean) // SI-1
-	opened := max(at.opened, 0)
+	opened := at.opened
 	at.opened = 0
 	predicted := float64(opened)*float64(l.p.InitialWindow)*segmentBytes + at.mean // gamma, SI-5
 	switch {
@@ -159,6 +166,9 @@ func (l *Law) ends(now time.Duration, at *port) bool {
 
 // arrive counts the flows that began and ended at a port, and remembers who sends through it. A pair that begins during an
 // incast is limited at once.
+//
+// With ArrivalsRequest a flow also begins when it is asked for, before its data comes. The data itself is then no arrival: it
+// would count twice.
 func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action) []law.Action {
 	at := l.port(where)
 	if at == nil {
@@ -173,33 +183,88 @@ func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action
 	at.opened += int64(min(began, 1<<32)) - int64(min(ended, 1<<32))
 	l.counts.Lost += a.Rest
 	for _, p := range a.Pairs {
-		if p.Kinds&kinds == 0 {
+		if p.Kinds&kinds != 0 {
+			out = l.join(at, p.Source, p.Destination, out)
+		}
+	}
+	if l.p.Arrivals == ArrivalsRequest {
+		out = l.announce(where.Switch, a, out)
+	}
+	return out
+}
+
+// announce counts the answers to requests that pass a port, at the ports by which the answers will leave. The list has each pair
+// of addresses once, so each stands for an equal part of the requests.
+func (l *Law) announce(s law.Switch, a *telemetry.PortArrivals, out []law.Action) []law.Action {
+	var listed int64
+	for _, p := range a.Pairs {
+		if p.Kinds&telemetry.Request != 0 {
+			listed++
+		}
+	}
+	left := int64(min(a.Counts.Request, 1<<32))
+	for _, p := range a.Pairs {
+		if p.Kinds&telemetry.Request == 0 {
 			continue
 		}
-		vm := l.vms[p.Source]
-		if vm == 0 {
-			l.counts.Unknown++
+		n := (left + listed - 1) / listed // rounded up: the parts add up to all
+		left, listed = left-n, listed-1
+		port, ok := l.towards[s][p.Source]
+		if !ok {
+			l.counts.Nowhere++
 			continue
 		}
-		k := pair{vm, p.Destination}
-		if at.known[k] {
-			continue
+		if at := l.port(law.Port{Switch: s, N: port}); at != nil {
+			at.opened += n
+			out = l.join(at, p.Destination, p.Source, out)
 		}
-		if len(at.pairs) == maxPairs {
-			l.counts.TooMany++
-			oldest := at.pairs[0]
-			at.pairs = at.pairs[1:]
-			delete(at.known, oldest)
-			if at.on {
-				out = l.release(oldest, out)
+	}
+	return out
+}
+
+// learn notes by which ports data to addresses leaves.
+func (l *Law) learn(e *telemetry.Arrivals) {
+	known := l.towards[e.At]
+	if known == nil {
+		known = map[netip.Addr]uint32{}
+		l.towards[e.At] = known
+	}
+	for i := range e.Ports {
+		for _, p := range e.Ports[i].Pairs {
+			if _, ok := known[p.Destination]; ok || len(known) < maxPeers {
+				known[p.Destination] = e.Ports[i].N
+			} else {
+				l.counts.TooMany++
 			}
 		}
-		at.known[k] = true
-		at.pairs = append(at.pairs, k)
+	}
+}
+
+// join remembers that an address sends through a port to another.
+func (l *Law) join(at *port, source, destination netip.Addr, out []law.Action) []law.Action {
+	vm := l.vms[source]
+	if vm == 0 {
+		l.counts.Unknown++
+		return out
+	}
+	k := pair{vm, destination}
+	if at.known[k] {
+		return out
+	}
+	if len(at.pairs) == maxPairs {
+		l.counts.TooMany++
+		oldest := at.pairs[0]
+		at.pairs = at.pairs[1:]
+		delete(at.known, oldest)
 		if at.on {
-			l.limited[k]++
-			out = append(out, limit(k, l.p.Lease))
+			out = l.release(oldest, out)
 		}
+	}
+	at.known[k] = true
+	at.pairs = append(at.pairs, k)
+	if at.on {
+		l.limited[k]++
+		out = append(out, limit(k, l.p.Lease))
 	}
 	return out
 }
@@ -286,4 +351,5 @@ func (l *Law) forget(s law.Switch) {
 		}
 	}
 	delete(l.switches, s)
+	delete(l.towards, s)
 }

@@ -51,6 +51,8 @@ func newScript(t *testing.T, change func(*Params)) *script {
 	return s
 }
 
+func (s *script) port(n uint32) law.Port { return law.Port{Switch: 1, N: n} }
+
 // opens reports SYNs of VMs to 10.0.0.9 at a port.
 func (s *script) opens(port uint32, vms ...int) string {
 	a := telemetry.PortArrivals{N: port, Counts: telemetry.Counts{SYN: uint64(len(vms))}}

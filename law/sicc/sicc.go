@@ -15,6 +15,7 @@ const (
 	OffQueue        = "queue"
 	ArrivalsSYN     = "syn"
 	ArrivalsActive  = "active"
+	ArrivalsRequest = "request"
 	ModelController = "controller"
 	ModelQueueNS2   = "queue"
 )
@@ -27,7 +28,7 @@ type Params struct {
 	MouseDuration law.Duration `json:"mouse_duration" above:"0" jsonschema_description:"mean mouse duration (DM): incast ends after it"`
 	MinHold       law.Duration `json:"min_hold" jsonschema_description:"incast lasts at least this long"`
 	OffRule       string       `json:"off_rule" jsonschema:"enum=or,enum=and,enum=queue" jsonschema_description:"SI-3: DM elapsed or queue low (prose, code), both (as printed), or queue low alone (ns-2)"`
-	Arrivals      string       `json:"arrivals" jsonschema:"enum=syn,enum=active" jsonschema_description:"flows that begin: SYNs (the paper), or also flows that were idle and send again"`
+	Arrivals      string       `json:"arrivals" jsonschema:"enum=syn,enum=active,enum=request" jsonschema_description:"flows that begin: SYNs (the paper), or also flows that were idle and send again, or also answers, when their requests pass"`
 	QueueWeight   float64      `json:"queue_weight" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest queue in its mean (3/4)"`
 	InitialWindow int          `json:"initial_window" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments a new flow is expected to send at once (TCP_ICWND)"`
 	Lease         law.Duration `json:"lease" above:"0" jsonschema_description:"SH-5: a clamp that is not renewed ends after it"`
