@@ -160,7 +160,7 @@ func TestLaw_EqualsModel(t *testing.T) {
 			now += time.Duration(rapid.IntRange(1, 8).Draw(r, "ms")) * ms
 			e := &telemetry.Telemetry{At: 1, T: ms}
 			var limited, released []pair
-			for n := uint32(1); n <= 3; n++ { // every port is listed: what is left out is an empty queue
+			for n := uint32(1); n <= 3; n++ { // the law takes an unlisted port for an empty queue
 				queue := uint64(rapid.IntRange(0, bufferBytes).Draw(r, "queue"))
 				on, off, tight := m.reads(now, law.Port{Switch: 1, N: n}, queue)
 				if tight {
