@@ -32,7 +32,7 @@ func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n
 func newScript(t *testing.T, change func(*Params)) *script {
 	t.Helper()
 	p := Default()
-	p.InitialWindow, p.QueueWeight = 10, 1
+	p.InitialWindow, p.QueueWeight, p.OffRule = 10, 1, OffOr
 	if change != nil {
 		change(p)
 	}
