@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-scales soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -64,6 +64,10 @@ soak-scales: deps-test ## real TCP with each pair of window scales and each sett
 soak-controller: deps-test ## 100 changes between two controllers, killed or stopped at random moments; TestTwoControllers makes 2: half an hour
 	@scripts/need-root
 	$(GO) test -timeout 120m -run '^$$' -bench TwoControllers -benchtime 100x ./controller
+
+soak-bus: deps-test ## 100 faults of controllers, agent, bus and links while a VM sends, with a bus of three servers and an embedded one: 10 minutes; TestFaults makes 4
+	@scripts/need-root
+	$(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkFaults$$' -benchtime 100x -v ./bus/soak
 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
@@ -132,6 +136,9 @@ openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken
 	@scripts/apt-install tshark
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^Test(Osken|Tshark)' -v ./openflow -args -each $(or $(EACH),200)
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^TestOsken' -v ./openflow/channel
+
+mutate-bus: ## take the checks of leases, fences and grants out one by one; the histories must find each: minutes
+	$(GO) test -count=1 -timeout 60m -run '^TestHistories_FindEachMutant$$' -v ./controller -args -mutate
 
 mutate-sim: ## put bugs into the simulator one by one; the random experiments must find each: 2 minutes
 	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate

@@ -25,7 +25,7 @@ const (
 type agents struct {
 	core *Core
 	log  *slog.Logger
-	bus  *bus.Runner
+	bus  commander
 	link *busLink
 	mail letters
 
@@ -39,6 +39,13 @@ type agents struct {
 	orders  map[*agent][]law.Grant // of the step that runs
 	results map[string]uint64      // of grants, by what became of them
 	refused map[string]uint64      // messages, by reason
+}
+
+// commander is the controller's end of the bus: a bus.Runner.
+type commander interface {
+	Command(agent string, cause *weirv1.Origin, grants []law.Grant) error
+	Holds(agent string) (term uint64, ok bool)
+	Control() *bus.Control
 }
 
 // agent is one agent, by the name in its certificate.
@@ -257,7 +264,7 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 	if host {
 		of = &ag.inventories[1]
 	}
-	if part.GetSerial() == of.serial {
+	if part.GetSerial() <= of.serial { // the same again, or a late one
 		return
 	}
 	whole, err := of.parts.Add(part)
