@@ -18,8 +18,10 @@ import (
 // Waiting times between attempts to connect: the first, doubled each time, at most the last. Each is drawn from the upper half,
 // so that a thousand agents do not come back at once.
 const (
-	firstWait = 100 * time.Millisecond
-	lastWait  = 5 * time.Second
+	firstWait    = 100 * time.Millisecond
+	soonWait     = 1500 * time.Millisecond
+	lastWait     = 5 * time.Second
+	soonAttempts = 30 // with soonWait at most
 )
 
 // ClientConfig configures a connection to the bus.
@@ -108,11 +110,12 @@ func (c *Conn) connected(nc *nats.Conn) {
 	}
 }
 
-// wait returns how long to wait before the next attempt.
+// wait returns how long to wait before the next attempt. A controller that restarts with the bus in it must be obeyed again two
+// seconds later, so the waits grow further only after half a minute.
 func wait(attempts int) time.Duration {
 	d := lastWait
-	if attempts < 10 {
-		d = min(d, firstWait<<attempts)
+	if attempts < soonAttempts {
+		d = min(soonWait, firstWait<<min(attempts, 10))
 	}
 	return d/2 + rand.N(d/2)
 }

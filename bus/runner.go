@@ -132,6 +132,15 @@ func (r *Runner) Saw(agent string) {
 	}
 }
 
+// Ask announces the term to an agent again, if this controller holds its bucket: the agent then sends all that it has.
+func (r *Runner) Ask(agent string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if term, ok := r.commands.Holds(agent); ok {
+		r.announceTo(agent, lease.Bucket(agent, r.cfg.Buckets), term)
+	}
+}
+
 func (r *Runner) announceTo(agent string, bucket int, term uint64) {
 	if err := r.control.Command(agent, r.commands.Announce(bucket, term)); err != nil {
 		r.control.conn.log.Warn("cannot announce a term", "agent", agent, "term", term, "error", err)

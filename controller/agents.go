@@ -45,6 +45,7 @@ type agents struct {
 type commander interface {
 	Command(agent string, cause *weirv1.Origin, grants []law.Grant) error
 	Holds(agent string) (term uint64, ok bool)
+	Ask(agent string)
 	Control() *bus.Control
 }
 
@@ -187,6 +188,7 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 		ag = &agent{name: name, has: map[law.VM]inventory.VM{}}
 		a.known[name] = ag
 		a.log.Info("an agent reports", "agent", name)
+		a.bus.Ask(name) // it may have been silent for a time, and send its inventory only in a few seconds
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
 		ag.inventories = agent{}.inventories // it restarted: serial numbers begin anew

@@ -70,13 +70,20 @@ func (c *modelController) start() {
 
 func (c *modelController) self() leases.Holder { return leases.Holder{Name: c.name, Run: c.run} }
 
-// Command, Holds and Control make it a commander.
+// Command, Ask, Holds and Control make it a commander.
 func (c *modelController) Command(agent string, cause *weirv1.Origin, grants []law.Grant) error {
 	m, err := c.commands.Answer(agent, cause, grants)
 	if err == nil {
 		c.post(agent, m)
 	}
 	return err
+}
+
+// Ask announces the term again.
+func (c *modelController) Ask(agent string) {
+	if term, ok := c.commands.Holds(agent); ok {
+		c.post(agent, c.commands.Announce(leases.Bucket(agent, buckets), term))
+	}
 }
 
 func (c *modelController) Holds(agent string) (uint64, bool) { return c.commands.Holds(agent) }

@@ -247,12 +247,13 @@ func (s *soak) shape(enter func(func() error) error, device string, on bool, bps
 		if err != nil {
 			return err
 		}
+		burst := uint64(3000)
+		if bps == 0 {
+			bps, burst = 1e6, 40 // bytes: less than any frame
+		}
 		q := &netlink.Tbf{
 			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-			Rate:       max(bps, 8) / 8, Limit: 64 << 10, Buffer: 1,
-		}
-		if bps > 0 {
-			q.Buffer = uint32(3000 * 8 * 15625 / (bps / 1000)) // ticks of 64 ns for 3000 bytes
+			Rate:       bps / 8, Limit: 64 << 10, Buffer: uint32(burst * 8 * 15_625_000 / bps), // in ticks of 64 ns
 		}
 		if !on {
 			return netlink.QdiscDel(q)

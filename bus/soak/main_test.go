@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"syscall"
 	"testing"
@@ -32,15 +33,15 @@ import (
 	"weir/law/inventory"
 )
 
-// roleVariable says which process of the test this is, and argumentVariable its argument.
 const (
 	roleVariable     = "WEIR_SOAK_ROLE"
 	argumentVariable = "WEIR_SOAK_ARGUMENT"
+	profileVariable  = "WEIR_SOAK_PROFILE" // file for the CPU profile of the controller
 )
 
 func TestMain(m *testing.M) {
 	run, ok := map[string]func(context.Context, string) error{
-		"agent": runAgent, "bus": runBus, "controller": runController, "leader": runLeader,
+		"agent": runAgent, "bus": runBus, "controller": runController, "leader": runLeader, "publisher": runPublisher,
 	}[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
@@ -81,11 +82,21 @@ func runBus(ctx context.Context, config string) error {
 }
 
 func runController(ctx context.Context, file string) error {
-	c, err := controller.Load(file, law.Specs{steadySpec()})
+	c, err := controller.Load(file, law.Specs{steadySpec(), probeSpec()})
 	if err != nil {
 		return err
 	}
 	c.Log, c.Version = logger(), "soak"
+	if path := os.Getenv(profileVariable); path != "" {
+		f, err := os.Create(path)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	return controller.Run(ctx, c)
 }
 
