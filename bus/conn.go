@@ -31,6 +31,9 @@ type ClientConfig struct {
 	Log   *slog.Logger
 	// Connected is called each time that a server is connected. It must return soon. nil: not.
 	Connected func()
+	// Server is that of URLs, if it runs in this process: then messages do not pass the network. Certificates are checked as on any
+	// other connection. nil: it does not.
+	Server *Server
 }
 
 // Conn is a connection of one identity. It comes back by itself after a failure. While it is down, messages are refused and not
@@ -64,7 +67,11 @@ func Dial(cfg ClientConfig) (*Conn, error) {
 		}
 	}
 	c := &Conn{id: keys.Identity(), keys: keys, log: cfg.Log.With("identity", keys.Identity().String()), up: cfg.Connected, stop: make(chan struct{})}
-	c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), c.options()...)
+	options := c.options()
+	if cfg.Server != nil {
+		options = append(options, nats.InProcessServer(cfg.Server.nats))
+	}
+	c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the bus: %w", err)
 	}

@@ -77,7 +77,8 @@ func (a *modelAgent) start() {
 	a.incarnation = a.h.random.Uint64() | 1
 	a.fence = leases.NewFence(a.bucket(), a.incarnation, a.disk, func(s leases.Seen) error { a.disk = s; return nil })
 	a.grants = agentd.NewGrants(silent, a.clock)
-	a.totals, a.sequences, a.serial = weirv1.NewTotals(), [2]uint64{}, uint64(a.h.now/time.Second)+1
+	// The real one begins with the time of day, which an operator may have set back.
+	a.totals, a.sequences, a.serial = weirv1.NewTotals(), [2]uint64{}, 1+a.h.random.Uint64N(1000)
 	a.report()
 	a.inventory()
 	if a.host != 0 && !a.beats {
