@@ -47,7 +47,7 @@ type modelAgent struct {
 	holders map[uint64]leases.Holder // whom it obeyed, by term
 	lastSeq map[uint64]uint64        // of commands that it obeyed, by term
 	last    time.Duration            // when it obeyed last
-	beats   bool
+	pulse   bool                     // heartbeats were begun
 }
 
 func newModelAgent(h *history, name string, sw law.Switch, host law.Host) *modelAgent {
@@ -81,8 +81,8 @@ func (a *modelAgent) start() {
 	a.totals, a.sequences, a.serial = weirv1.NewTotals(), [2]uint64{}, 1+a.h.random.Uint64N(1000)
 	a.report()
 	a.inventory()
-	if a.host != 0 && !a.beats {
-		a.beats = true
+	if a.host != 0 && !a.pulse {
+		a.pulse = true
 		a.h.every(hypervisor.HeartbeatInterval, func() {
 			if a.runs && !a.stopped {
 				a.grants.Heartbeat(a.kernel)

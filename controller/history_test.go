@@ -60,9 +60,9 @@ func histories(seed uint64, n int) (s summary) {
 	return s
 }
 
-// Whatever happens to controllers, agents, store and network: an agent obeys one controller in a term, and no older one after it;
-// no command is obeyed that is older than a second or comes again; nothing is limited by a grant whose report is more than 1.5 s
-// old; and after the faults each controller knows and decides what one does that starts then.
+// The faults hit controllers, agents, store and network. An agent obeys one controller in a term, and no older one after it. No
+// command is obeyed that is older than a second or comes again. No packet is limited by a grant whose report is more than 1.5 s
+// old. After the faults each controller knows and decides the same as one that starts then.
 func TestHistories(t *testing.T) {
 	n := *plays
 	if testing.Short() {

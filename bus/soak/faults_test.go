@@ -35,7 +35,7 @@ var faults = []fault{
 	}},
 	{"kill -9 of the controller that waits", true, false, 2 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
-		return s.goesOn(active, other, other.kill, other.start)
+		return s.lasts(other.kill, other.start, active, other)
 	}},
 	{"kill -9 of a server of the bus", true, false, 2 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
@@ -68,7 +68,7 @@ var faults = []fault{
 		window := active.window()
 		died := time.Now()
 		s.w.agent.kill()
-		s.gone(died, window, time.Time{})
+		s.gone(died, window)
 		restarted := time.Now()
 		s.w.agent.start()
 		return restarted, s.watch.until(s.tb, restarted, active, other)
@@ -81,7 +81,7 @@ var faults = []fault{
 		if s.w.external {
 			back = s.watch.until(s.tb, since, other)
 		}
-		s.gone(since, window, time.Time{})
+		s.gone(since, window)
 		s.hold(since)
 		active.signal(syscall.SIGCONT)
 		if !s.w.external {
@@ -94,7 +94,7 @@ var faults = []fault{
 		active, other := s.active()
 		since, window := time.Now(), active.window()
 		s.w.agent.signal(syscall.SIGSTOP)
-		s.gone(since, window, time.Time{})
+		s.gone(since, window)
 		s.hold(since)
 		s.w.agent.signal(syscall.SIGCONT)
 		since = time.Now()
@@ -172,16 +172,16 @@ func (s *soak) dies(n *node, control func() time.Time) (since, back time.Time) {
 	n.kill()
 	if s.w.external {
 		back = control()
-		s.gone(since, window, time.Time{})
+		s.gone(since, window)
 		n.start()
 		return since, back
 	}
-	s.gone(since, window, time.Time{})
+	s.gone(since, window)
 	return since, control()
 }
 
 // gone waits until 1.5 s after the death of a grant's owner, and checks that no packet was limited by the grant after that.
-func (s *soak) gone(died time.Time, window int, _ time.Time) {
+func (s *soak) gone(died time.Time, window int) {
 	s.tb.Helper()
 	limit := died.Add(released)
 	s.hold(limit.Add(200*time.Millisecond - outage))
@@ -201,12 +201,6 @@ func (s *soak) hold(since time.Time) {
 	}
 }
 
-// goesOn has a fault that must not end control.
-func (s *soak) goesOn(active, other *node, begin, end func()) (since, back time.Time) {
-	s.tb.Helper()
-	return s.lasts(begin, end, active, other)
-}
-
 // lasts has a fault for some time. Control returns after its end at the latest.
 func (s *soak) lasts(begin, end func(), of ...*node) (since, back time.Time) {
 	s.tb.Helper()
@@ -224,7 +218,7 @@ func (s *soak) anyNode() *node {
 	return all[s.random.IntN(len(all))]
 }
 
-// link cuts a machine's link, or mends it.
+// link cuts a machine's link, or connects it again.
 func (s *soak) link(n *node, whole bool) {
 	s.tb.Helper()
 	s.w.mgmt.Must(s.tb, func() error {

@@ -30,7 +30,7 @@ type publishing struct {
 	Flood    bool // the last switch reports as many new pairs as fit into a message
 }
 
-// published is what the process prints.
+// published has the figures that the process prints.
 type published struct {
 	Telemetry, Commands, Late uint64
 	Missed                    uint64 // intervals that the process left out

@@ -182,8 +182,8 @@ func (f *figures) at(part float64) time.Duration {
 	return time.Duration(f.LagUs[min(int(part*float64(len(f.LagUs))), len(f.LagUs)-1)]) * time.Microsecond
 }
 
-// breaks returns what the controllers could not do; "": they followed. few is the first step, with few switches: what it shows is the
-// machine's own unrest. A newer report replaces one that waits for the laws, so a controller that is behind loses no time, but
+// breaks returns what the controllers could not do; "": they followed. few is the first step, which has few
+// switches: it shows how even the machine runs. A newer report replaces one that waits for the laws, so a controller that is behind loses no time, but
 // readings.
 func (f *figures) breaks(few *figures) string {
 	share := func(f *figures, n uint64) float64 { return float64(n) / float64(f.Telemetry+f.Missed) }

@@ -77,7 +77,7 @@ func (s *soak) same() {
 	s.watch.until(s.tb, time.Now(), s.w.controls...)
 }
 
-// Real processes are killed and stopped, and their links cut, while a VM sends. Which faults, the seed decides; make soak-bus has 100.
+// Real processes are killed and stopped, and their links cut, while a VM sends. The seed selects the faults; make soak-bus has 100.
 func TestFaults(t *testing.T) {
 	random := testseed.New(t)
 	t.Run("external", func(t *testing.T) { play(t, random, true, 2) })
