@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-scales soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -65,6 +65,10 @@ soak-controller: deps-test ## 100 changes between two controllers, killed or sto
 	@scripts/need-root
 	$(GO) test -timeout 120m -run '^$$' -bench TwoControllers -benchtime 100x ./controller
 
+soak-bus: deps-test ## 100 faults of controllers, agent, bus and links while a VM sends, with a bus of three servers and an embedded one: 10 minutes; TestFaults makes 4
+	@scripts/need-root
+	$(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkFaults$$' -benchtime 100x -v ./bus/soak
+
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
 
@@ -104,6 +108,14 @@ bench-sim: ## the simulator: packets per second, cost by queue and flows, memory
 bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; BENCH_FILES=...
 	@scripts/bench-sim $(BENCH_SIM) --files $(BENCH_FILES)
 
+bench-bus: deps-test ## simulated switches of 48 ports against one and two controllers, a flood of SYNs, 1000 VMs at one host: 4 minutes on a quiet machine
+	@scripts/need-root
+	@echo "how to read it: switches: the most that the controllers follow at 5 ms; reports/CPU-s: of the controllers alone;"
+	@echo "x-decoding: their time for a report, in units of decoding it in the same run; p99-ratio: another switch's lag during the"
+	@echo "flood, to the lag before; us/...: one grant; x-heartbeat: in units of an owner's heartbeat (two calls of the kernel)"
+	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkScale|BenchmarkSYNFlood' -benchtime 1x -v ./bus/soak
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
+
 bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
 	@mkdir -p $(OUT) && $(GO) build -o $(OUT)/bench-openflow ./openflow/bench
 	@python=$$(scripts/osken) && $(OUT)/bench-openflow --osken "$$python" $(BENCH_OPENFLOW)
@@ -132,6 +144,9 @@ openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken
 	@scripts/apt-install tshark
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^Test(Osken|Tshark)' -v ./openflow -args -each $(or $(EACH),200)
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^TestOsken' -v ./openflow/channel
+
+mutate-bus: ## take the checks of leases, fences and grants out one by one; the histories must find each: minutes
+	$(GO) test -count=1 -timeout 60m -run '^TestHistories_FindEachMutant$$' -v ./controller -args -mutate
 
 mutate-sim: ## put bugs into the simulator one by one; the random experiments must find each: 2 minutes
 	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate

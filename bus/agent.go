@@ -144,10 +144,7 @@ func (a *Agent) command(m *nats.Msg) {
 		a.refuse("malformed", err)
 		return
 	}
-	o := &lease.Header{
-		Bucket: c.GetBucket(), Term: c.GetTerm(), Holder: holderOf(c.GetController()), Sequence: c.GetSequence(),
-		Announces: c.GetIncarnation() == 0 && len(c.GetGrants()) == 0, Incarnation: c.GetIncarnation(), Echo: time.Duration(c.GetEchoNs()),
-	}
+	o := HeaderOf(c)
 	a.mu.Lock()
 	before := a.fence.Seen()
 	why := a.fence.Check(a.cfg.Clock(), o)

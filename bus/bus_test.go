@@ -124,14 +124,14 @@ func TestInbox_LimitsAgents(t *testing.T) {
 // Attempts to connect are spread, and never more than lastWait apart.
 func TestWait_IsSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}
-	for i := range 1000 {
-		for _, attempts := range []int{0, 3, 9, 10, 1000} {
+	for range 1000 {
+		for _, attempts := range []int{0, 3, soonAttempts - 1, soonAttempts, 1000} {
 			d := wait(attempts)
 			if d < firstWait/2 || d > lastWait {
 				t.Fatalf("attempt %d waits %v", attempts, d)
 			}
-			if i == 0 && attempts >= 9 && d < lastWait/2 {
-				t.Errorf("attempt %d waits %v only", attempts, d)
+			if late := attempts >= soonAttempts; late && d < lastWait/2 || !late && d > soonWait {
+				t.Errorf("attempt %d waits %v", attempts, d)
 			}
 			seen[d] = true
 		}

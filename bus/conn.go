@@ -18,8 +18,10 @@ import (
 // Waiting times between attempts to connect: the first, doubled each time, at most the last. Each is drawn from the upper half,
 // so that a thousand agents do not come back at once.
 const (
-	firstWait = 100 * time.Millisecond
-	lastWait  = 5 * time.Second
+	firstWait    = 100 * time.Millisecond
+	soonWait     = 1500 * time.Millisecond
+	lastWait     = 5 * time.Second
+	soonAttempts = 30 // with soonWait at most
 )
 
 // ClientConfig configures a connection to the bus.
@@ -29,6 +31,9 @@ type ClientConfig struct {
 	Log   *slog.Logger
 	// Connected is called each time that a server is connected. It must return soon. nil: not.
 	Connected func()
+	// Server is that of URLs, if it runs in this process: then messages do not pass the network. Certificates are checked as on any
+	// other connection. nil: it does not.
+	Server *Server
 }
 
 // Conn is a connection of one identity. It comes back by itself after a failure. While it is down, messages are refused and not
@@ -62,7 +67,11 @@ func Dial(cfg ClientConfig) (*Conn, error) {
 		}
 	}
 	c := &Conn{id: keys.Identity(), keys: keys, log: cfg.Log.With("identity", keys.Identity().String()), up: cfg.Connected, stop: make(chan struct{})}
-	c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), c.options()...)
+	options := c.options()
+	if cfg.Server != nil {
+		options = append(options, nats.InProcessServer(cfg.Server.nats))
+	}
+	c.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the bus: %w", err)
 	}
@@ -108,11 +117,12 @@ func (c *Conn) connected(nc *nats.Conn) {
 	}
 }
 
-// wait returns how long to wait before the next attempt.
+// wait returns how long to wait before the next attempt. A controller that restarts with the bus in it must be obeyed again two
+// seconds later, so the waits grow further only after half a minute.
 func wait(attempts int) time.Duration {
 	d := lastWait
-	if attempts < 10 {
-		d = min(d, firstWait<<attempts)
+	if attempts < soonAttempts {
+		d = min(soonWait, firstWait<<min(attempts, 10))
 	}
 	return d/2 + rand.N(d/2)
 }

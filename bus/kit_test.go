@@ -19,8 +19,8 @@ import (
 	"weir/law"
 )
 
-// begun is the origin of the agents' clocks in the tests.
-var begun = time.Now()
+// begun is the origin of the agents' clocks in the tests: a minute ago, so that a stamp can be late.
+var begun = time.Now().Add(-time.Minute)
 
 func clock() time.Duration { return time.Since(begun) }
 

@@ -83,7 +83,7 @@ func (p *pair) held() (counts [2]int) {
 			continue
 		}
 		r.mu.Lock()
-		for _, term := range r.terms {
+		for _, term := range r.commands.terms {
 			if term > 0 {
 				counts[i]++
 			}

@@ -44,11 +44,10 @@ type Runner struct {
 	done    sync.WaitGroup
 	calls   sync.WaitGroup
 
-	mu       sync.Mutex        // guards terms, sequence, and the order of commands
-	terms    []uint64          // by bucket; 0: another controller's
+	mu       sync.Mutex // guards commands and their order
+	commands *Commands
 	agents   []map[string]bool // by bucket
 	known    int               // agents of all buckets
-	sequence uint64
 	beacons  uint64
 	stored   uint64 // the highest term in cfg.Term; of run's goroutine
 }
@@ -65,7 +64,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
-		terms: make([]uint64, cfg.Buckets), agents: make([]map[string]bool, cfg.Buckets), stored: seen.Term,
+		commands: NewCommands(lease.Holder{}, cfg.Buckets), agents: make([]map[string]bool, cfg.Buckets), stored: seen.Term,
 	}
 	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Heartbeat: r.heartbeat})
 	if err != nil {
@@ -73,6 +72,9 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 		return nil, err
 	}
 	r.self = lease.Holder{Name: r.control.conn.Identity().Name, Run: nonce()}
+	r.mu.Lock()
+	r.commands.self = r.self
+	r.mu.Unlock()
 	if r.leases, err = newLeases(r.control.conn, cfg.Replicas); err != nil {
 		cancel()
 		r.control.Close()
@@ -98,30 +100,18 @@ func (r *Runner) Close() {
 func (r *Runner) Holds(agent string) (term uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	term = r.terms[lease.Bucket(agent, r.cfg.Buckets)]
-	return term, term > 0
+	return r.commands.Holds(agent)
 }
 
 // Command sends grants to an agent. cause is the origin of the report that they answer.
 func (r *Runner) Command(agent string, cause *weirv1.Origin, grants []law.Grant) error {
-	bucket := lease.Bucket(agent, r.cfg.Buckets)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.terms[bucket] == 0 {
-		return fmt.Errorf("command %s: %w", agent, ErrNotHeld)
-	}
-	c := r.header(bucket, r.terms[bucket])
-	c.Incarnation, c.EchoNs = cause.GetIncarnation(), cause.GetStampNs()
-	for _, g := range grants {
-		c.Grants = append(c.Grants, weirv1.NewGrant(g))
+	c, err := r.commands.Answer(agent, cause, grants)
+	if err != nil {
+		return err
 	}
 	return r.control.Command(agent, c)
-}
-
-// header numbers a command. The caller has the lock until it is sent.
-func (r *Runner) header(bucket int, term uint64) *weirv1.Command {
-	r.sequence++
-	return &weirv1.Command{Bucket: uint32(bucket), Term: term, Controller: controllerOf(r.self), Sequence: r.sequence}
 }
 
 // Saw notes that an agent exists, so that it is notified of new terms. Events do this by themselves.
@@ -137,13 +127,22 @@ func (r *Runner) Saw(agent string) {
 	}
 	r.agents[bucket][agent] = true
 	r.known++
-	if term := r.terms[bucket]; term > 0 {
+	if term, ok := r.commands.Holds(agent); ok {
 		r.announceTo(agent, bucket, term)
 	}
 }
 
+// Ask announces the term to an agent again, if this controller holds its bucket: the agent then sends all that it has.
+func (r *Runner) Ask(agent string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if term, ok := r.commands.Holds(agent); ok {
+		r.announceTo(agent, lease.Bucket(agent, r.cfg.Buckets), term)
+	}
+}
+
 func (r *Runner) announceTo(agent string, bucket int, term uint64) {
-	if err := r.control.Command(agent, r.header(bucket, term)); err != nil {
+	if err := r.control.Command(agent, r.commands.Announce(bucket, term)); err != nil {
 		r.control.conn.log.Warn("cannot announce a term", "agent", agent, "term", term, "error", err)
 	}
 }
@@ -262,9 +261,9 @@ func (r *Runner) call(ctx context.Context, f func(context.Context) lease.Event) 
 
 func (r *Runner) set(bucket int, term uint64, holds bool) {
 	r.mu.Lock()
-	r.terms[bucket] = 0
+	r.commands.Set(bucket, 0)
 	if holds {
-		r.terms[bucket] = term
+		r.commands.Set(bucket, term)
 	}
 	r.mu.Unlock()
 	if holds {

@@ -12,6 +12,7 @@
 //	store.go     leases in the key-value store
 //	policy.go    the key-value store of policies
 //	runner.go    runs the leases of a controller
+//	commands.go  which commands a controller may send
 //	work.go      tasks for many machines and their results: subjects, permissions
 //
 // Neighbours: pki (certificates), weirv1 (messages), lease (which controller holds a bucket, and whom an agent obeys).

@@ -25,7 +25,7 @@ const (
 type agents struct {
 	core *Core
 	log  *slog.Logger
-	bus  *bus.Runner
+	bus  commander
 	link *busLink
 	mail letters
 
@@ -39,6 +39,14 @@ type agents struct {
 	orders  map[*agent][]law.Grant // of the step that runs
 	results map[string]uint64      // of grants, by what became of them
 	refused map[string]uint64      // messages, by reason
+}
+
+// commander is the controller's end of the bus: a bus.Runner.
+type commander interface {
+	Command(agent string, cause *weirv1.Origin, grants []law.Grant) error
+	Holds(agent string) (term uint64, ok bool)
+	Ask(agent string)
+	Control() *bus.Control
 }
 
 // agent is one agent, by the name in its certificate.
@@ -180,6 +188,7 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 		ag = &agent{name: name, has: map[law.VM]inventory.VM{}}
 		a.known[name] = ag
 		a.log.Info("an agent reports", "agent", name)
+		a.bus.Ask(name) // it may have been silent for a time, and send its inventory only in a few seconds
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
 		ag.inventories = agent{}.inventories // it restarted: serial numbers begin anew
@@ -257,7 +266,7 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 	if host {
 		of = &ag.inventories[1]
 	}
-	if part.GetSerial() == of.serial {
+	if part.GetSerial() <= of.serial { // the same again, or a late one
 		return
 	}
 	whole, err := of.parts.Add(part)

@@ -38,6 +38,7 @@ const refusedMax = 256
 type Core struct {
 	laws    []namedLaw
 	log     *slog.Logger
+	clock   func() time.Time
 	begun   time.Time
 	turns   *turns
 	agents  *agents  // nil: there is no bus
@@ -88,7 +89,7 @@ type namedLaw struct {
 // newCore makes a core that requests roles with the fence's generation id.
 func newCore(f *fence, log *slog.Logger, laws ...namedLaw) *Core {
 	return &Core{
-		laws: laws, log: log, begun: time.Now(), fence: f,
+		laws: laws, log: log, clock: time.Now, begun: time.Now(), fence: f,
 		flowsMax: 1 << 18, turns: newTurns(), ask: make(chan func()), ended: make(chan struct{}),
 		sessions: map[law.Switch]*session{}, refused: map[law.Switch]string{},
 		ignored: map[ignored]uint64{},
@@ -134,7 +135,7 @@ func (c *Core) work(ctx context.Context) {
 }
 
 // now is the time on the laws' clock.
-func (c *Core) now() time.Duration { return time.Since(c.begun) }
+func (c *Core) now() time.Duration { return c.clock().Sub(c.begun) }
 
 // overdue gives the laws a tick whose time has come. A law may act on ticks alone, and events may come without a pause.
 func (c *Core) overdue() {
@@ -209,9 +210,9 @@ func (c *Core) take(e event) {
 }
 
 func (c *Core) step(e law.Event) {
-	begun := time.Now()
+	now, begun := c.now(), time.Now()
 	for _, l := range c.laws {
-		c.out = l.Step(begun.Sub(c.begun), e, c.out[:0])
+		c.out = l.Step(now, e, c.out[:0])
 		for i, a := range c.out {
 			c.carry(&l, a)
 			c.out[i] = nil

@@ -122,7 +122,7 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 		log.Info("the bus listens", "url", urls[0])
 	}
 	l.runner, err = bus.NewRunner(bus.RunnerConfig{
-		Client: bus.ClientConfig{URLs: urls, Files: keys, Log: log}, Buckets: b.Buckets, Term: bus.TermFile{Path: generation + ".term"},
+		Client: bus.ClientConfig{URLs: urls, Server: l.server, Files: keys, Log: log}, Buckets: b.Buckets, Term: bus.TermFile{Path: generation + ".term"},
 		Alone: b.Listen != "", Replicas: b.Replicas, Changed: func(int, uint64, bool) {}, Events: a.arrived,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -20,42 +21,61 @@ const (
 	releaseFor = 500 * time.Millisecond
 )
 
-// notOpen counts grants that come while nothing is enforced. Other reasons are those of package host.
-const notOpen host.Reason = "off"
+// Reasons of this agent for refusing grants. Others are those of package host.
+const (
+	notOpen host.Reason = "off"  // nothing is enforced
+	tooLate host.Reason = "late" // the report that the command answers is older than leaseMax
+)
 
-// grants passes grants on to the kernel.
-type grants struct {
-	log *slog.Logger
-	now func() time.Time
+// Enforcer carries out grants: a host.Host.
+type Enforcer interface {
+	SetGrantsAt(now uint64, grants []law.Grant) error
+	Heartbeat(law.Owner) error
+	Sweep() error
+	Leave(law.Owner) error
+}
+
+// Grants decides how long grants are valid, and passes them on to the kernel.
+type Grants struct {
+	log   *slog.Logger
+	clock func() time.Duration // the kernel's monotonic clock
 
 	mu      sync.Mutex
-	last    [host.Owners]time.Time // when each owner granted last
-	terms   [host.Owners]uint64    // of that command
+	last    [host.Owners]time.Duration // when each owner granted last; 0: never
+	terms   [host.Owners]uint64        // of that command
 	set     uint64
 	capped  uint64 // of set: those whose lease was shortened
 	refused map[host.Reason]uint64
 	ended   bool
 }
 
-func newGrants(log *slog.Logger) *grants {
-	return &grants{log: log, now: time.Now, refused: map[host.Reason]uint64{}}
+// NewGrants returns those of an agent with this monotonic clock.
+func NewGrants(log *slog.Logger, clock func() time.Duration) *Grants {
+	return &Grants{log: log, clock: clock, refused: map[host.Reason]uint64{}}
 }
 
-// obey sets the grants of a command. age is the time since the report that it answers; h is nil while nothing is enforced.
-func (g *grants) obey(h *host.Host, term uint64, age time.Duration, list []law.Grant) {
+// Obey sets the grants of a command. stamp is when the report that it answers was sent; h is nil while nothing is enforced. The
+// process may be stopped at any line: so leases count from one reading of the clock, and end in time although they begin late.
+func (g *Grants) Obey(h Enforcer, term uint64, stamp time.Duration, list []law.Grant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h == nil || g.ended {
+	now := g.clock()
+	age := now - stamp
+	switch {
+	case h == nil || g.ended:
 		g.refuse(notOpen, uint64(len(list)), errors.New("this agent enforces nothing at present"))
+		return
+	case age >= leaseMax: // it was in time for the fence
+		g.refuse(tooLate, uint64(len(list)), fmt.Errorf("the report that they answer is %v old", age))
 		return
 	}
 	for i := range list {
 		if capLease(&list[i], age) {
 			g.capped++
 		}
-		g.wake(h, list[i].Owner, term)
+		g.wake(h, now, list[i].Owner, term)
 	}
-	err := h.SetGrants(list)
+	err := h.SetGrantsAt(uint64(now), list)
 	g.set += uint64(len(list))
 	for _, e := range leaves(err) {
 		why := host.Failed
@@ -79,11 +99,10 @@ func capLease(g *law.Grant, age time.Duration) bool {
 }
 
 // wake notes that an owner grants, and begins its heartbeats.
-func (g *grants) wake(h *host.Host, o law.Owner, term uint64) {
+func (g *Grants) wake(h Enforcer, now time.Duration, o law.Owner, term uint64) {
 	if o >= host.Owners {
 		return // refused by h
 	}
-	now := g.now()
 	if !g.alive(o, now) {
 		if err := h.Heartbeat(o); err != nil {
 			g.refuse(host.Failed, 0, err)
@@ -92,14 +111,14 @@ func (g *grants) wake(h *host.Host, o law.Owner, term uint64) {
 	g.last[o], g.terms[o] = now, term
 }
 
-func (g *grants) alive(o law.Owner, now time.Time) bool {
-	return !g.last[o].IsZero() && now.Sub(g.last[o]) < aliveFor
+func (g *Grants) alive(o law.Owner, now time.Duration) bool {
+	return g.last[o] != 0 && now-g.last[o] < aliveFor
 }
 
-// heartbeat keeps the grants of all owners valid that granted lately, and removes those that have ended.
-func (g *grants) heartbeat(h *host.Host) {
+// Heartbeat keeps the grants of all owners valid that granted lately, and removes those that have ended.
+func (g *Grants) Heartbeat(h Enforcer) {
 	g.mu.Lock()
-	now := g.now()
+	now := g.clock()
 	var owners []law.Owner
 	for o := range law.Owner(host.Owners) {
 		if g.alive(o, now) && !g.ended {
@@ -120,7 +139,7 @@ func (g *grants) heartbeat(h *host.Host) {
 }
 
 // refuse counts refusals, and logs the first of its reason, the second, the fourth, and so on: a flood must not fill the log.
-func (g *grants) refuse(why host.Reason, n uint64, err error) {
+func (g *Grants) refuse(why host.Reason, n uint64, err error) {
 	before := g.refused[why]
 	g.refused[why] += n
 	if now := g.refused[why]; n == 0 || before == 0 || bits(now) != bits(before) {
@@ -129,7 +148,7 @@ func (g *grants) refuse(why host.Reason, n uint64, err error) {
 }
 
 // release lets the kernel release all grants, and waits until it has.
-func (g *grants) release(h *host.Host) error {
+func (g *Grants) release(h Enforcer) error {
 	g.mu.Lock()
 	g.ended = true
 	owners := g.last
@@ -137,8 +156,8 @@ func (g *grants) release(h *host.Host) error {
 	var errs []error
 	some := false
 	for o, last := range owners {
-		if !last.IsZero() {
-			some = some || g.now().Sub(last) < aliveFor
+		if last != 0 {
+			some = some || g.clock()-last < aliveFor
 			errs = append(errs, h.Leave(law.Owner(o)))
 		}
 	}
@@ -168,7 +187,7 @@ func bits(n uint64) (b int) {
 }
 
 // termsOf returns the term of each owner's last command.
-func (g *grants) termsOf() [host.Owners]uint64 {
+func (g *Grants) termsOf() [host.Owners]uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.terms

@@ -32,7 +32,7 @@ type hostRole struct {
 	mu     sync.Mutex
 	h      *host.Host // nil: nothing is enforced
 	why    string     // why not
-	grants *grants
+	grants *Grants
 }
 
 func vmName(n law.VM) string { return fmt.Sprintf("VM %d", n) }
@@ -45,7 +45,7 @@ type addedVM struct {
 
 func newHostRole(cfg *Host, pin string, log *slog.Logger, alive func()) *hostRole {
 	log = log.With("host", cfg.Number)
-	return &hostRole{cfg: cfg, pin: pin, log: log, alive: alive, added: map[law.VM]addedVM{}, wrong: newProblems(log), why: "not begun", grants: newGrants(log)}
+	return &hostRole{cfg: cfg, pin: pin, log: log, alive: alive, added: map[law.VM]addedVM{}, wrong: newProblems(log), why: "not begun", grants: NewGrants(log, clock)}
 }
 
 // host returns the open host; nil: none, and why.
@@ -219,10 +219,13 @@ func (r *hostRole) guests() (out []*weirv1.Guest) {
 	return out
 }
 
-// obey carries out a command.
-func (r *hostRole) obey(term uint64, age time.Duration, list []law.Grant) {
-	h, _ := r.host()
-	r.grants.obey(h, term, age, list)
+// obey carries out a command. stamp is when the report that it answers was sent.
+func (r *hostRole) obey(term uint64, stamp time.Duration, list []law.Grant) {
+	var to Enforcer
+	if h, _ := r.host(); h != nil {
+		to = h
+	}
+	r.grants.Obey(to, term, stamp, list)
 }
 
 // heartbeats keeps the owners of grants alive until stop. Nothing slow runs on its goroutine.
@@ -236,7 +239,7 @@ func (r *hostRole) heartbeats(stop <-chan struct{}) {
 		case <-every.C:
 		}
 		if h, _ := r.host(); h != nil {
-			r.grants.heartbeat(h)
+			r.grants.Heartbeat(h)
 		}
 	}
 }

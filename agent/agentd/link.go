@@ -109,7 +109,7 @@ func (l *link) obey(c *weirv1.Command, grants []law.Grant) {
 		l.stray.Add(uint64(len(grants)))
 		return
 	}
-	l.host.obey(c.GetTerm(), clock()-time.Duration(c.GetEchoNs()), grants)
+	l.host.obey(c.GetTerm(), time.Duration(c.GetEchoNs()), grants)
 }
 
 // changed sends the inventory if it is another than before.

@@ -122,12 +122,12 @@ func TestLease(t *testing.T) {
 
 // Grants that come while nothing is enforced are counted.
 func TestGrants_Off(t *testing.T) {
-	g := newGrants(slog.New(slog.DiscardHandler))
-	g.obey(nil, 1, 0, make([]law.Grant, 3))
-	g.obey(nil, 1, 0, make([]law.Grant, 2))
+	g := NewGrants(slog.New(slog.DiscardHandler), clock)
+	g.Obey(nil, 1, 0, make([]law.Grant, 3))
+	g.Obey(nil, 1, 0, make([]law.Grant, 2))
 	s := HostStatus{Refused: map[string]uint64{}}
 	g.count(&s)
-	if s.Refused["off"] != 5 || s.Set != 0 || len(s.Refused) != len(host.Reasons)+1 {
+	if s.Refused["off"] != 5 || s.Set != 0 || len(s.Refused) != len(host.Reasons)+2 {
 		t.Errorf("%+v", s)
 	}
 }

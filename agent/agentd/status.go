@@ -215,11 +215,11 @@ func liveGrant(g host.Granted) LiveGrant {
 }
 
 // count adds the counts of grants.
-func (g *grants) count(s *HostStatus) {
+func (g *Grants) count(s *HostStatus) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.Set, s.Capped = g.set, g.capped
-	for _, why := range append(slices.Clone(host.Reasons), notOpen) {
+	for _, why := range append(slices.Clone(host.Reasons), notOpen, tooLate) {
 		s.Refused[string(why)] = g.refused[why]
 	}
 }

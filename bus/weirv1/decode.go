@@ -98,12 +98,11 @@ func (x *Telemetry) check() error {
 	if x.GetIntervalNs() == 0 || x.GetIntervalNs() > maxDuration {
 		return fmt.Errorf("an interval of %d ns", x.GetIntervalNs())
 	}
-	sources, seen := 0, make(map[uint32]bool, len(x.GetPorts()))
+	if err := portsOnce(x.GetPorts()); err != nil {
+		return err
+	}
+	sources := 0
 	for _, p := range x.GetPorts() {
-		if seen[p.GetPort()] {
-			return fmt.Errorf("port %d twice", p.GetPort())
-		}
-		seen[p.GetPort()] = true
 		if sources += len(p.GetSources()); sources > MaxSources {
 			return fmt.Errorf("more than %d sources", MaxSources)
 		}
@@ -114,16 +113,39 @@ func (x *Telemetry) check() error {
 	return nil
 }
 
+// portsOnce returns an error if a port is in the list twice. Agents list ports in order, which costs no memory to check.
+func portsOnce(list []*PortReport) error {
+	inOrder := true
+	for i := 1; i < len(list) && inOrder; i++ {
+		inOrder = list[i].GetPort() > list[i-1].GetPort()
+	}
+	if inOrder {
+		return nil
+	}
+	seen := make(map[uint32]bool, len(list))
+	for _, p := range list {
+		if seen[p.GetPort()] {
+			return fmt.Errorf("port %d twice", p.GetPort())
+		}
+		seen[p.GetPort()] = true
+	}
+	return nil
+}
+
 func (x *PortReport) check() error {
 	err := totals(x.GetBacklogBytes(), x.GetPeakBytes(), x.GetOfferedBytes(), x.GetOfferedPackets(), x.GetSentBytes(), x.GetDroppedPackets(),
 		x.GetMarkedPackets(), x.GetUnknownMarks(), x.GetFurtherMarks())
 	if err != nil {
 		return err
 	}
-	left, seen := x.GetMarkedPackets(), make(map[uint32]bool, len(x.GetSources()))
+	left := x.GetMarkedPackets()
 	if x.GetUnknownMarks()+x.GetFurtherMarks() > left {
 		return errSources
 	}
+	if len(x.GetSources()) == 0 {
+		return nil
+	}
+	seen := make(map[uint32]bool, len(x.GetSources()))
 	left -= x.GetUnknownMarks() + x.GetFurtherMarks()
 	for _, s := range x.GetSources() {
 		if s.GetVm() == 0 || seen[s.GetVm()] {

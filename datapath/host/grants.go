@@ -56,13 +56,18 @@ func (h *Host) SetGrant(g law.Grant) error { return h.SetGrants([]law.Grant{g}) 
 // refused are in the error, which joins a *Refused for each; the others are set. A grant is refused for an unknown VM, for an owner without a heartbeat, for a
 // full table, and if there are GrantsAKey grants for the same key.
 func (h *Host) SetGrants(grants []law.Grant) error {
+	return h.SetGrantsAt(attach.MonotonicNs(), grants)
+}
+
+// SetGrantsAt is SetGrants with leases that count from now, a recent reading of the monotonic clock, in ns. A process that was
+// stopped after the reading then sets no grant for longer than it had decided.
+func (h *Host) SetGrantsAt(now uint64, grants []law.Grant) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return ErrClosed
 	}
 	var errs []error
-	now := attach.MonotonicNs()
 	for i := range grants {
 		if err := h.setGrant(&grants[i], now); err != nil {
 			errs = append(errs, refused(&grants[i], err))

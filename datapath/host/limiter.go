@@ -163,8 +163,10 @@ func (l *limiter) classes() (map[uint32]uint64, error) {
 
 // allow takes a change from the budget, if there is one.
 func (l *limiter) allow(now uint64) bool {
-	l.budget = min(l.budget+float64(now-l.last)/1e9*ChangesPerSecond, changesAtOnce)
-	l.last = now
+	if since := int64(now - l.last); since > 0 { // a caller's reading of the clock may be older than the last
+		l.budget = min(l.budget+float64(since)/1e9*ChangesPerSecond, changesAtOnce)
+		l.last = now
+	}
 	if l.budget < 1 {
 		return false
 	}

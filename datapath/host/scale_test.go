@@ -84,8 +84,17 @@ func BenchmarkHost_VMs(b *testing.B) {
 		}
 		return float64(took.Microseconds()) / vms
 	}
+	start = time.Now()
+	for range vms {
+		if err := h.Heartbeat(1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	heartbeat := float64(time.Since(start).Microseconds()) / vms
 	b.ReportMetric(batch(law.WindowGrant, true, 20000), "us/new-pair")
-	b.ReportMetric(batch(law.WindowGrant, true, 10000), "us/pair-changed")
+	changed := batch(law.WindowGrant, true, 10000)
+	b.ReportMetric(changed, "us/pair-changed")
+	b.ReportMetric(changed/heartbeat, "pair-changed-x-heartbeat")
 	b.ReportMetric(batch(law.RateGrant, false, 50e6), "us/new-class")
 	b.ReportMetric(batch(law.RateGrant, false, 50.5e6), "us/rate-within-2%")
 	b.ReportMetric(batch(law.RateGrant, false, 60e6), "us/class-changed")

@@ -299,6 +299,15 @@ func TestUnknown(t *testing.T) {
 	s.want("a port without a buffer", s.step(&telemetry.Telemetry{At: 1, T: ms, Ports: []telemetry.Port{{N: 7, BacklogBytes: 1e9}}}), "")
 }
 
+// A VM that has moved is known at its new host, also if the old host reports after the new one that it left.
+func TestMovedVM(t *testing.T) {
+	s := newScript(t, nil)
+	s.step(&inventory.Host{At: 2, VMs: []inventory.VM{{Number: 1, Addresses: []netip.Prefix{netip.PrefixFrom(address(1), 32)}}}})
+	s.step(&inventory.Host{At: 1})
+	s.opens(1, 1, 2)
+	s.want("one VM moved, the other is gone", s.interval(125_000), "+1")
+}
+
 // Flows that were idle count as arrivals only if the operator says so.
 func TestArrivals_Active(t *testing.T) {
 	for _, row := range []struct{ arrivals, want string }{{ArrivalsSYN, ""}, {ArrivalsActive, "+1 +2"}} {
