@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/controller/record"
 	"weir/law"
 	"weir/law/fabric"
 	"weir/openflow/channel"
@@ -40,7 +41,8 @@ type Core struct {
 	log     *slog.Logger
 	begun   time.Time
 	turns   *turns
-	agents  *agents  // nil: there is no bus
+	agents  *agents // nil: there is no bus
+	record  *record.Writer
 	byConn  sync.Map // *channel.Conn -> *session
 	ask     chan func()
 	ended   chan struct{}
@@ -50,6 +52,7 @@ type Core struct {
 	fence    *fence
 	flowsMax int                     // limit for a switch that joins
 	sessions map[law.Switch]*session // that the laws know; used by the laws' goroutine
+	serial   uint64                  // of the last event for the laws; a grant names it as its cause
 	out      []law.Action
 	refused  map[law.Switch]string // switches that are not managed, and why
 	ignored  map[ignored]uint64    // actions that were not carried out
@@ -83,6 +86,9 @@ type namedLaw struct {
 	name  string
 	owner law.Owner // of its grants
 	law.Law
+	params   string // JSON
+	own      bool   // a law of the controller itself, which no recording has
+	recorded uint32 // its number in the recording; 0: none
 }
 
 // newCore makes a core that requests roles with the fence's generation id.
@@ -210,13 +216,19 @@ func (c *Core) take(e event) {
 
 func (c *Core) step(e law.Event) {
 	begun := time.Now()
-	for _, l := range c.laws {
-		c.out = l.Step(begun.Sub(c.begun), e, c.out[:0])
+	now := begun.Sub(c.begun)
+	c.serial++
+	c.record.Begin(c.serial, now, e)
+	for i := range c.laws {
+		l := &c.laws[i]
+		c.out = l.Step(now, e, c.out[:0])
+		c.recordStep(l)
 		for i, a := range c.out {
-			c.carry(&l, a)
+			c.carry(l, a)
 			c.out[i] = nil
 		}
 	}
+	c.record.End()
 	if c.agents != nil {
 		c.agents.send()
 	}

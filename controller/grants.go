@@ -33,7 +33,9 @@ func (a *agents) grant(owner law.Owner, g law.Grant) {
 		a.results[grantNowhere]++
 		return
 	}
-	g.Owner = owner
+	if g.Owner = owner; g.Cause == 0 {
+		g.Cause = a.core.serial
+	}
 	a.orders[to] = append(a.orders[to], g)
 }
 

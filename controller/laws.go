@@ -12,8 +12,9 @@ import (
 
 // Law is a law that a controller runs in addition to forwarding and polling. New makes it for each term.
 type Law struct {
-	Name string // in logs and status
-	New  func() (law.Law, error)
+	Name   string // in logs and status
+	New    func() (law.Law, error)
+	Params string // JSON, with the defaults; for recordings
 }
 
 // forController returns the laws of a build that run at a controller.
@@ -63,7 +64,15 @@ func (f *File) laws(specs law.Specs) ([]Law, error) {
 		if !ok {
 			return nil, fmt.Errorf("law %s: this build has no such law of a controller", name)
 		}
-		out = append(out, Law{Name: name, New: func() (law.Law, error) {
+		all := l.Params()
+		if err := config.DecodeParams(text, all); err != nil {
+			return nil, fmt.Errorf("law %s: %w", name, err)
+		}
+		complete, err := json.Marshal(all)
+		if err != nil {
+			return nil, fmt.Errorf("law %s: %w", name, err)
+		}
+		out = append(out, Law{Name: name, Params: string(complete), New: func() (law.Law, error) {
 			params := l.Params()
 			if err := config.DecodeParams(text, params); err != nil {
 				return nil, err

@@ -24,12 +24,13 @@ import (
 
 // role is a controller that is active or stands by.
 type role struct {
-	cfg   *Config
-	log   *slog.Logger
-	begun time.Time
-	store *channel.GenerationFile
-	term  atomic.Pointer[term]   // nil: stands by
-	waits atomic.Pointer[string] // the active controller that this one waits for
+	cfg        *Config
+	log        *slog.Logger
+	begun      time.Time
+	store      *channel.GenerationFile
+	term       atomic.Pointer[term]   // nil: stands by
+	waits      atomic.Pointer[string] // the active controller that this one waits for
+	unrecorded atomic.Pointer[error]  // why there is no recording, although the file has the key
 
 	listen func(address string) (net.Listener, error)
 }
@@ -141,6 +142,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	if t.link != nil {
 		t.link.close()
 	}
+	r.endRecord(t.core.record)
 	r.term.Store(nil)
 	r.waits.Store(nil)
 	if err == nil {
@@ -159,6 +161,7 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	t.core = newCore(newFence(r.store, generation, r.log), r.log, laws...)
 	// More than the configured limits, because an earlier configuration may have left more flows.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
+	t.core.record = r.startRecord()
 	l, err := t.serveSwitches()
 	if err != nil || r.cfg.Bus == nil {
 		return t, l, err
@@ -183,13 +186,13 @@ func (t *term) makeLaws() ([]namedLaw, error) {
 		return nil, err
 	}
 	t.poll = poll.New(t.cfg.Poll)
-	laws := []namedLaw{{name: "forward", Law: t.forward}, {name: "poll", Law: t.poll}}
+	laws := []namedLaw{{name: "forward", Law: t.forward, own: true}, {name: "poll", Law: t.poll, own: true}}
 	for i, l := range t.cfg.Laws {
 		made, err := l.New()
 		if err != nil {
 			return nil, fmt.Errorf("law %s: %w", l.Name, err)
 		}
-		laws = append(laws, namedLaw{l.Name, law.Owner(i % ownersMax), made})
+		laws = append(laws, namedLaw{name: l.Name, owner: law.Owner(i % ownersMax), Law: made, params: l.Params})
 	}
 	return laws, nil
 }

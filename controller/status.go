@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"weir/controller/record"
 	"weir/internal/localsock"
 	"weir/law"
 	"weir/law/fabric"
@@ -31,6 +32,7 @@ type Status struct {
 	Core       CoreStatus               `json:"core"`
 	Bus        *BusStatus               `json:"bus,omitempty"` // null: the file has no bus
 	Peers      PeersStatus              `json:"peers"`
+	Record     *record.Status           `json:"record,omitempty"` // null: the file has no key record
 }
 
 // PeersStatus counts the connections, including those of peers that are no managed switches.
@@ -74,7 +76,7 @@ func (r *term) status() *Status {
 	s := &Status{
 		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: generation, Raises: raises,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
-		Core: r.core.status(), Bus: r.core.agents.status(), Peers: r.peers(),
+		Core: r.core.status(), Bus: r.core.agents.status(), Peers: r.peers(), Record: r.recordStatus(),
 	}
 	for id, why := range r.core.refused {
 		s.Refused[id.String()] = why
