@@ -94,6 +94,9 @@ func (r *Runner) Close() {
 	r.control.Close()
 }
 
+// Self returns this run of the controller.
+func (r *Runner) Self() lease.Holder { return r.self }
+
 // Holds returns the term with which this controller may command an agent, and whether it may.
 func (r *Runner) Holds(agent string) (term uint64, ok bool) {
 	r.mu.Lock()

@@ -29,6 +29,8 @@ type agents struct {
 	link *busLink
 	mail letters
 
+	version string // of this build
+
 	known     map[string]*agent
 	switches  claims[law.Switch]
 	hosts     claims[law.Host]
@@ -195,7 +197,9 @@ func (a *agents) telemetry(now time.Duration, name string, m *weirv1.Telemetry) 
 		return
 	}
 	if e := ag.differences.Telemetry(m); e != nil {
+		a.core.tracer.report(name, m.GetOrigin(), a.bus.Control().Inbox().Came().Sub(a.core.begun))
 		a.core.step(e)
+		a.core.tracer.idle()
 	}
 }
 
@@ -212,7 +216,9 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 	}
 	if m.GetSwitch() != 0 {
 		if e := ag.differences.Arrivals(m); e != nil {
+			a.core.tracer.report(name, m.GetOrigin(), 0)
 			a.core.step(e)
+			a.core.tracer.idle()
 		}
 	}
 }

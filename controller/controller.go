@@ -43,6 +43,7 @@ type Core struct {
 	turns   *turns
 	agents  *agents // nil: there is no bus
 	record  *record.Writer
+	tracer  tracer
 	byConn  sync.Map // *channel.Conn -> *session
 	ask     chan func()
 	ended   chan struct{}
@@ -223,6 +224,7 @@ func (c *Core) step(e law.Event) {
 		l := &c.laws[i]
 		c.out = l.Step(now, e, c.out[:0])
 		c.recordStep(l)
+		c.tracer.step(c.serial, now, e, l)
 		for i, a := range c.out {
 			c.carry(l, a)
 			c.out[i] = nil
@@ -230,7 +232,9 @@ func (c *Core) step(e law.Event) {
 	}
 	c.record.End()
 	if c.agents != nil {
+		c.tracer.decided(c.now)
 		c.agents.send()
+		c.tracer.now = nil
 	}
 	took := int64(time.Since(begun))
 	c.counts.lawNanos.Add(took)

@@ -130,6 +130,10 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 		return nil, err
 	}
 	a.bus, a.link = l.runner, l
+	if err := l.runner.Control().Conn().Answer(a.answer); err != nil {
+		l.close()
+		return nil, err
+	}
 	l.nodes = newNodes(l.runner.Control().Conn(), b.Replicas, log)
 	l.done.Go(func() { l.nodes.run(ctx) })
 	l.done.Go(func() { // telemetry wakes the laws
