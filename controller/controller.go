@@ -87,9 +87,7 @@ type namedLaw struct {
 	name  string
 	owner law.Owner // of its grants
 	law.Law
-	params   string // JSON
-	own      bool   // a law of the controller itself, which no recording has
-	recorded uint32 // its number in the recording; 0: none
+	own bool // a law of the controller itself
 }
 
 // newCore makes a core that requests roles with the fence's generation id.
@@ -217,20 +215,11 @@ func (c *Core) take(e event) {
 
 func (c *Core) step(e law.Event) {
 	begun := time.Now()
-	now := begun.Sub(c.begun)
 	c.serial++
-	c.record.Begin(c.serial, now, e)
+	c.record.Cause(c.serial)
 	for i := range c.laws {
-		l := &c.laws[i]
-		c.out = l.Step(now, e, c.out[:0])
-		c.recordStep(l)
-		c.tracer.step(c.serial, now, e, l)
-		for i, a := range c.out {
-			c.carry(l, a)
-			c.out[i] = nil
-		}
+		c.stepLaw(&c.laws[i], e)
 	}
-	c.record.End()
 	if c.agents != nil {
 		c.tracer.decided(c.now)
 		c.agents.send()
@@ -240,6 +229,17 @@ func (c *Core) step(e law.Event) {
 	c.counts.lawNanos.Add(took)
 	if took > c.counts.slowestStepNanos.Load() {
 		c.counts.slowestStepNanos.Store(took)
+	}
+}
+
+// stepLaw passes an event to one law.
+func (c *Core) stepLaw(l *namedLaw, e law.Event) {
+	now := c.now()
+	c.tracer.step(c.serial, now, e, l)
+	c.out = l.Step(now, e, c.out[:0])
+	for i, a := range c.out {
+		c.carry(l, a)
+		c.out[i] = nil
 	}
 }
 

@@ -54,17 +54,3 @@ func (r *term) recordStatus() *record.Status {
 	}
 	return r.core.record.Status()
 }
-
-// recordStep records what a law did with the event of this step.
-func (c *Core) recordStep(l *namedLaw) {
-	if c.record == nil || l.own {
-		return
-	}
-	if l.recorded == 0 {
-		l.recorded = c.record.Law(l.name, l.owner, l.params)
-	}
-	for i, a := range c.out {
-		c.out[i] = record.Issue(a, l.owner, c.serial)
-	}
-	c.record.Step(l.recorded, c.out)
-}

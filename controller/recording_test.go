@@ -43,7 +43,7 @@ func (l *ordered) Step(_ time.Duration, e law.Event, out []law.Action) []law.Act
 func TestRecord(t *testing.T) {
 	k := newBusKit(t)
 	k.cfg.Record = filepath.Join(k.dir, "rec", "c1")
-	k.cfg.Laws = []Law{{Name: "answering", Params: "{}", New: func() (law.Law, error) { return &ordered{vms: map[law.VM]bool{}}, nil }}}
+	k.cfg.Laws = []Law{{Name: "answering", Params: []byte("{}"), New: func() (law.Law, error) { return &ordered{vms: map[law.VM]bool{}}, nil }}}
 	stop := k.run()
 	sw, h1 := k.agent("sw"), k.agent("h1")
 	h1.hosts(t, 7, 1, 1, 5)
@@ -68,14 +68,14 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	backlogs := map[uint64]uint64{} // by serial number
+	backlogs := map[uint64]uint64{} // by cause
 	for {
 		e, err := r.Next()
 		if err != nil {
 			break
 		}
 		if m, is := e.Event.(*telemetry.Telemetry); is {
-			backlogs[e.Serial] = m.Ports[0].BacklogBytes
+			backlogs[e.Cause] = m.Ports[0].BacklogBytes
 		}
 	}
 	for value, cause := range causes {

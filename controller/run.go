@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/agent/metrics"
+	"weir/controller/record"
 	"weir/law"
 	"weir/law/forward"
 	"weir/law/poll"
@@ -43,6 +44,7 @@ type term struct {
 	poll    *poll.Law
 	server  *channel.Server
 	link    *busLink // nil: no bus
+	record  *record.Writer
 }
 
 // Run runs a controller until ctx is done. Its flows and groups stay on the switches and continue to forward; the next process
@@ -142,7 +144,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	if t.link != nil {
 		t.link.close()
 	}
-	r.endRecord(t.core.record)
+	r.endRecord(t.record)
 	r.term.Store(nil)
 	r.waits.Store(nil)
 	if err == nil {
@@ -153,7 +155,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 
 // newTerm makes the parts of a term. Its generation id is on disk already.
 func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
-	t := &term{role: r}
+	t := &term{role: r, record: r.startRecord()}
 	laws, err := t.makeLaws()
 	if err != nil {
 		return nil, nil, err
@@ -161,7 +163,7 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	t.core = newCore(newFence(r.store, generation, r.log), r.log, laws...)
 	// More than the configured limits, because an earlier configuration may have left more flows.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
-	t.core.record = r.startRecord()
+	t.core.record = t.record
 	l, err := t.serveSwitches()
 	if err != nil || r.cfg.Bus == nil {
 		return t, l, err
@@ -193,7 +195,8 @@ func (t *term) makeLaws() ([]namedLaw, error) {
 		if err != nil {
 			return nil, fmt.Errorf("law %s: %w", l.Name, err)
 		}
-		laws = append(laws, namedLaw{name: l.Name, owner: law.Owner(i % ownersMax), Law: made, params: l.Params})
+		owner := law.Owner(i % ownersMax)
+		laws = append(laws, namedLaw{name: l.Name, owner: owner, Law: t.record.Tap(made, l.Name, owner, l.Params)})
 	}
 	return laws, nil
 }

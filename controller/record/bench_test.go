@@ -27,13 +27,12 @@ func BenchmarkEvent(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			number, serial := w.Law("sicc", 0, ""), uint64(0)
+			l, serial, room := w.Tap(&always{out}, "sicc", 0, nil), uint64(0), make([]law.Action, 0, 8)
 			b.ReportAllocs()
 			for b.Loop() {
 				serial++
-				w.Begin(serial, 1e9, e)
-				w.Step(number, out)
-				w.End()
+				w.Cause(serial)
+				room = l.Step(1e9, e, room[:0])
 			}
 			b.ReportMetric(float64(len(w.c.b)), "B/event")
 			b.ReportMetric(100*float64(w.Status().Lost)/float64(serial), "%lost")

@@ -26,7 +26,8 @@ type Entry struct {
 	Begins []LawBegins   // laws that are made before the event
 	Event  law.Event     // nil: Other, or none
 	Other  string        // a kind of event that the format does not have
-	Steps  []Step        // of laws that gave actions, or all
+	Cause  uint64        // serial number of the event at the controller, which its grants name
+	Steps  []Step        // of the laws that got it
 	Ends   bool          // nothing follows: the recording was closed
 }
 
@@ -67,6 +68,7 @@ func (c *coder) entry(e *Entry) {
 	c.str(4, "other", &e.Other) // a kind of event that is not above, by its name
 	list(c, 5, "steps", "Step", &e.Steps, (*coder).step)
 	c.flag(6, "ends", &e.Ends)
+	num(c, 7, "cause", &e.Cause)
 }
 
 func (c *coder) lawBegins(l *LawBegins) {

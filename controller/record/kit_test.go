@@ -22,7 +22,6 @@ type world struct {
 	t      testing.TB
 	w      *Writer
 	laws   []law.Law
-	number []uint32
 	serial uint64
 	now    time.Duration
 	grants int
@@ -38,25 +37,19 @@ func newWorld(t testing.TB, c Config, params string, laws ...law.Law) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &world{t: t, w: w, laws: laws}
-	for range laws {
-		out.number = append(out.number, w.Law("sicc", 3, params))
+	out := &world{t: t, w: w}
+	for _, l := range laws {
+		out.laws = append(out.laws, w.Tap(l, "sicc", 3, []byte(params)))
 	}
 	return out
 }
 
 func (x *world) step(e law.Event) {
 	x.serial++
-	x.w.Begin(x.serial, x.now, e)
-	for i, l := range x.laws {
-		var out []law.Action
-		for _, a := range l.Step(x.now, e, nil) {
-			out = append(out, Issue(a, 3, x.serial))
-		}
-		x.grants += len(out)
-		x.w.Step(x.number[i], out)
+	x.w.Cause(x.serial + 1000)
+	for _, l := range x.laws {
+		x.grants += len(l.Step(x.now, e, nil))
 	}
-	x.w.End()
 }
 
 func (x *world) close() string {
@@ -79,6 +72,13 @@ func newSICC(t testing.TB, change func(*sicc.Params)) law.Law {
 	}
 	return l
 }
+
+// silent is a law that does nothing.
+type silent struct{}
+
+func (silent) Wake() time.Duration { return 0 }
+
+func (silent) Step(_ time.Duration, _ law.Event, out []law.Action) []law.Action { return out }
 
 // incasts plays reports of a switch with 4 ports, at which incasts of 40 VMs begin and end.
 func incasts(x *world, rnd *rand.Rand, intervals int) {
@@ -127,4 +127,13 @@ func all(t testing.TB, r *Reader) (out []*Entry) {
 		}
 		out = append(out, e)
 	}
+}
+
+// always gives the same actions.
+type always struct{ out []law.Action }
+
+func (*always) Wake() time.Duration { return 0 }
+
+func (l *always) Step(_ time.Duration, _ law.Event, out []law.Action) []law.Action {
+	return append(out, l.out...)
 }

@@ -20,7 +20,7 @@ func recorded(t testing.TB, intervals int) string {
 	t.Helper()
 	x := newWorld(t, Config{}, `{"mouse_duration": "15ms"}`, newSICC(t, nil))
 	incasts(x, testseed.New(t), intervals)
-	if x.grants < 100 {
+	if x.grants < 30 {
 		t.Fatalf("only %d grants", x.grants)
 	}
 	return x.close()
@@ -177,7 +177,7 @@ func TestReplay_Refuses(t *testing.T) {
 
 // A law with ticks of its own gets them at the times that it asks for, in place of the recorded ones.
 func TestReplay_Ticks(t *testing.T) {
-	x := newWorld(t, Config{}, "{}")
+	x := newWorld(t, Config{}, "{}", silent{})
 	for range 10 {
 		x.now += 10 * time.Millisecond
 		x.step(law.Tick{})

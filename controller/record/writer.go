@@ -39,15 +39,19 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Writer writes a recording. Begin, Step and End are called by the laws' goroutine, and never wait: if the files cannot follow,
+// Writer writes a recording. Laws that Tap returned and Cause are called by the laws' goroutine, and never wait: if the files cannot follow,
 // entries are lost and counted, and their serial numbers are missing. A nil Writer records nothing.
 type Writer struct {
 	cfg  Config
 	file *files
 
 	c       coder             // of the laws' goroutine, as all of these
-	last    uint64            // serial number
-	entry   bool              // between Begin and End
+	last    uint64            // serial number of the entry
+	cause   uint64            // serial number of the controller's event
+	entry   bool              // one has begun
+	event   law.Event         // of the entry; borrowed, and only compared
+	now     time.Duration     // of the entry
+	stepped uint32            // the last law of the entry
 	laws    []LawBegins       // all
 	more    []LawBegins       // that no entry has yet
 	piece   int64             // bytes of the current file
@@ -100,70 +104,118 @@ func New(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// Law notes a law that is made, with its parameters in JSON. It returns the law's number for Step; 0: there are too many, and the law
-// is not recorded.
-func (w *Writer) Law(name string, owner law.Owner, params string) uint32 {
+// Tap returns a law that does what l does, and has it recorded: each event that it gets, and the actions that it gives. params are its
+// parameters in JSON. A law of which there are too many is not recorded, and the recording says so.
+func (w *Writer) Tap(l law.Law, name string, owner law.Owner, params []byte) law.Law {
 	if w == nil {
-		return 0
+		return l
 	}
-	l := LawBegins{Law: uint32(len(w.laws) + 1), Name: name, Owner: owner, Params: params}
+	b := LawBegins{Law: uint32(len(w.laws) + 1), Name: name, Owner: owner, Params: string(params)}
 	if len(w.laws) >= maxLaws || len(params) > maxText {
 		w.more = append(w.more[:0], LawBegins{Name: name})
-		return 0
+		return l
 	}
-	w.laws = append(w.laws, l)
-	w.more = append(w.more, l)
-	return l.Law
+	w.laws = append(w.laws, b)
+	w.more = append(w.more, b)
+	return &tap{law: l, w: w, number: b.Law, owner: owner}
 }
 
-func (w *Writer) begin(serial uint64, now time.Duration) {
-	w.c.b = w.c.b[:0]
-	num(&w.c, 1, "", &serial)
-	signed(&w.c, 2, "", &now)
-	w.entry, w.last = true, serial
+// tap is a law that is recorded.
+type tap struct {
+	law    law.Law
+	w      *Writer
+	number uint32
+	owner  law.Owner
 }
 
-// Begin begins an entry with an event for the laws. serial rises by one with each event, from 1.
-func (w *Writer) Begin(serial uint64, now time.Duration, e law.Event) {
+// Wake implements law.Law.
+func (t *tap) Wake() time.Duration { return t.law.Wake() }
+
+// Step implements law.Law.
+func (t *tap) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
+	before := len(out)
+	out = t.law.Step(now, e, out)
+	t.w.step(t, now, e, out[before:])
+	return out
+}
+
+// Explain implements law.Explainer.
+func (t *tap) Explain(b []byte) []byte {
+	if x, is := t.law.(law.Explainer); is {
+		return x.Explain(b)
+	}
+	return b
+}
+
+// Cause has the serial number of the event that follows.
+func (w *Writer) Cause(serial uint64) {
 	if w == nil {
 		return
 	}
-	w.begin(serial, now)
-	before, other := len(w.c.b), ""
-	w.c.encodeEvent(e, &other)
-	w.c.str(4, "", &other)
-	w.remember(e, w.c.b[before:])
+	w.end()
+	w.cause = serial
 }
 
-// Step adds what a law did with the event.
-func (w *Writer) Step(l uint32, actions []law.Action) {
-	if w == nil || l == 0 || len(actions) == 0 || !w.entry {
-		return
+// step adds what a law did with an event. Laws that get the same event one after the other share an entry.
+func (w *Writer) step(t *tap, now time.Duration, e law.Event, actions []law.Action) {
+	if !w.entry || e != w.event || now != w.now || t.number <= w.stepped {
+		w.end()
+		w.begin(now)
+		w.event = e
+		num(&w.c, 7, "", &w.cause)
+		before, other := len(w.c.b), ""
+		w.c.encodeEvent(e, &other)
+		w.c.str(4, "", &other)
+		w.remember(e, w.c.b[before:])
 	}
+	w.stepped = t.number
 	step := w.c.open(5)
-	num(&w.c, 1, "", &l)
-	all := w.c.open(2)
-	w.c.actionList(actions)
-	w.c.shut(all)
+	num(&w.c, 1, "", &t.number)
+	if len(actions) > 0 {
+		all := w.c.open(2)
+		w.c.actionList(actions, t.owner, w.cause)
+		w.c.shut(all)
+	}
 	w.c.shut(step)
 }
 
-// actionList encodes the message Actions.
-func (c *coder) actionList(actions []law.Action) {
+func (w *Writer) begin(now time.Duration) {
+	w.last++
+	w.c.b = w.c.b[:0]
+	num(&w.c, 1, "", &w.last)
+	signed(&w.c, 2, "", &now)
+	w.entry, w.now, w.stepped = true, now, 0
+}
+
+// actionList encodes the message Actions, as the controller issues them: a grant names its owner and the event that it answers.
+func (c *coder) actionList(actions []law.Action, owner law.Owner, cause uint64) {
 	for _, a := range actions {
 		one, other := c.open(1), ""
-		c.encodeAction(a, &other)
+		if g, is := a.(law.Grant); is {
+			c.granted = g // a copy of its own would be allocated
+			issue(&c.granted, owner, cause)
+			sub(c, 1, &c.granted, (*coder).grant)
+		} else {
+			c.encodeAction(a, &other)
+		}
 		c.str(15, "", &other)
 		c.shut(one)
 	}
 }
 
-// End ends the entry.
-func (w *Writer) End() {
-	if w == nil || !w.entry {
+// issue makes a grant as a controller issues it.
+func issue(g *law.Grant, owner law.Owner, cause uint64) {
+	if g.Owner = owner; g.Cause == 0 {
+		g.Cause = cause
+	}
+}
+
+// end ends the entry, if one has begun.
+func (w *Writer) end() {
+	if !w.entry {
 		return
 	}
-	w.entry = false
+	w.entry, w.event = false, nil
 	for i := range w.more {
 		sub(&w.c, 3, &w.more[i], (*coder).lawBegins)
 	}
@@ -302,10 +354,11 @@ func (w *Writer) Close() error {
 	if w == nil {
 		return nil
 	}
-	w.begin(w.last+1, 0)
+	w.end()
+	w.begin(0)
 	ends := true
 	w.c.flag(6, "", &ends)
-	w.End()
+	w.end()
 	w.mu.Lock()
 	select { // the last entries may wait
 	case w.full <- w.waiting:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,12 +44,39 @@ func TestWriter(t *testing.T) {
 // A nil writer records nothing.
 func TestWriter_None(t *testing.T) {
 	var w *Writer
-	w.Law("a", 0, "")
-	w.Begin(1, 0, law.Tick{})
-	w.Step(1, []law.Action{law.Grant{}})
-	w.End()
+	if l := (silent{}); w.Tap(l, "a", 0, nil) != law.Law(l) {
+		t.Error("the law is another one")
+	}
+	w.Cause(1)
 	if err := w.Close(); err != nil || w.Status() != nil {
 		t.Error(err, w.Status())
+	}
+}
+
+// Laws that get the same event share an entry, and a law that gets another one has an entry of its own. Each says what it got.
+func TestWriter_LawsApart(t *testing.T) {
+	x := newWorld(t, Config{}, "", silent{}, silent{}, silent{})
+	x.step(law.Tick{})
+	x.w.Cause(2000)
+	one, two := &telemetry.Telemetry{At: 1}, &telemetry.Telemetry{At: 2}
+	x.laws[0].Step(5, one, nil)
+	x.laws[1].Step(5, two, nil)
+	x.laws[2].Step(5, two, nil)
+	x.laws[2].Step(5, two, nil) // again
+	var got []string
+	for _, e := range all(t, open(t, x.close())) {
+		text := fmt.Sprint(e.Serial, " ", e.Cause, " ", eventText(e.Event), ":")
+		for _, s := range e.Steps {
+			text += fmt.Sprint(" ", s.Law)
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"1 1001 tick: 1 2 3", "2 2000 telemetry of switch 1, 0 ports: 1", "3 2000 telemetry of switch 2, 0 ports: 2 3",
+		"4 2000 telemetry of switch 2, 0 ports: 3", "5 0 none:",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -198,6 +226,7 @@ func TestWriter_FullDisk(t *testing.T) {
 // flush writes what waits, and returns when it is written or lost.
 func (x *world) flush() {
 	x.t.Helper()
+	x.w.end()
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
 	x.w.hand()
@@ -220,7 +249,7 @@ func (x *world) swap(f *os.File) {
 
 // While the files do not follow, entries are lost, memory is limited, and no call waits.
 func TestWriter_SlowDisk(t *testing.T) {
-	x := newWorld(t, Config{}, "{}")
+	x := newWorld(t, Config{}, "{}", silent{})
 	x.step(law.Tick{})
 	x.flush()
 	x.w.file.mu.Lock() // nothing can be written
@@ -245,17 +274,14 @@ func TestWriter_SlowDisk(t *testing.T) {
 
 // The hot path allocates nothing but its buffers.
 func TestWriter_Allocations(t *testing.T) {
-	x := newWorld(t, Config{}, "{}")
-	n := x.w.Law("sicc", 0, "")
 	e := &telemetry.Telemetry{At: 1, Ports: make([]telemetry.Port, 48)}
 	grant := law.Grant{Key: law.Key{Pair: law.Pair{VM: 3, Peer: vmAddress(1)}}, Value: 5, Lease: 1e9}
-	out := []law.Action{grant, grant}
-	serial := uint64(0)
+	x := newWorld(t, Config{}, "{}", &always{[]law.Action{grant, grant}})
+	out := make([]law.Action, 0, 8)
 	if got := testing.AllocsPerRun(1000, func() {
-		serial++
-		x.w.Begin(serial, 1, e)
-		x.w.Step(n, out)
-		x.w.End()
+		x.serial++
+		x.w.Cause(x.serial)
+		out = x.laws[0].Step(1, e, out[:0])
 	}); got > 0 {
 		t.Errorf("%v allocations per event", got)
 	}
