@@ -79,7 +79,7 @@ generate: deps-test ## regenerate all generated files: kernel objects (clang-16)
 
 doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor, controller and agent
 	scripts/generate schemas
-	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
+	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./bus ./controller ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## check that the committed generated files match their sources
 	@scripts/check-generated

@@ -33,7 +33,7 @@ const (
 	answerOnce = 10 * time.Second // how long an answer to a question may be sent
 )
 
-// What can be asked.
+// The questions.
 const (
 	AskStatus = "status"
 	AskTrace  = "trace"

@@ -11,6 +11,7 @@
 //	control.go   what a controller sends and receives
 //	store.go     leases in the key-value store
 //	policy.go    the key-value store of policies
+//	metrics.go   figures of the embedded server
 //	ask.go       operators ask controllers and agents
 //	runner.go    runs the leases of a controller
 //	work.go      tasks for many machines and their results: subjects, permissions

@@ -73,7 +73,7 @@ type counts struct {
 	changes                atomic.Uint64
 	joined, left, lawNanos atomic.Int64
 	slowestStepNanos       atomic.Int64
-	notManaged             atomic.Uint64
+	notManaged, steps      atomic.Uint64
 }
 
 // event is an event for the laws from one connection.
@@ -223,8 +223,9 @@ func (c *Core) step(e law.Event) {
 	if c.agents != nil {
 		c.tracer.decided(c.now)
 		c.agents.send()
-		c.tracer.now = nil
+		c.tracer.done(c.now)
 	}
+	c.counts.steps.Add(1)
 	took := int64(time.Since(begun))
 	c.counts.lawNanos.Add(took)
 	if took > c.counts.slowestStepNanos.Load() {

@@ -64,6 +64,8 @@ type CoreStatus struct {
 	OrdersRefused uint64 `json:"orders_refused"` // by switches
 	ActionsLate   uint64 `json:"actions_late"`   // of laws, for a switch that had left: not carried out
 	SlowestStepUs int64  `json:"slowest_step_us"`
+	Steps         uint64 `json:"steps"`   // events and ticks
+	LawsUs        int64  `json:"laws_us"` // of all steps, with the orders that follow from them
 
 	// Grants counts the windows and rates that laws granted without effect, by law: the controller's file has no bus.
 	Grants map[string]uint64 `json:"grants"`
@@ -121,7 +123,7 @@ func (c *Core) status() CoreStatus {
 		Frames: c.counts.frames.Load() + over, FramesDropped: c.counts.framesDropped.Load() + over,
 		EventsDropped: c.counts.eventsDropped.Load(), Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
 		OrdersRefused: c.counts.ordersRefused.Load(), ActionsLate: c.counts.actionsLate.Load(),
-		SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000, Grants: map[string]uint64{}, Unknown: map[string]uint64{},
+		SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000, Steps: c.counts.steps.Load(), LawsUs: c.counts.lawNanos.Load() / 1000, Grants: map[string]uint64{}, Unknown: map[string]uint64{},
 	}
 	for k, n := range c.ignored {
 		switch k.why {

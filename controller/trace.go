@@ -53,6 +53,7 @@ type sentCommand struct {
 // tracer keeps the newest decisions. The laws' goroutine uses it.
 type tracer struct {
 	kept *ring.Ring[decision]
+	took latencies
 	now  *decision // of the step that runs; nil: it granted nothing yet
 
 	serial uint64 // of the step that runs
@@ -69,6 +70,14 @@ type tracer struct {
 func (t *tracer) report(agent string, o *weirv1.Origin, came time.Duration) {
 	t.agent, t.came = agent, came
 	t.origin = originOf{o.GetIncarnation(), o.GetSequence(), o.GetStampNs()}
+}
+
+// done ends a step: its commands are sent.
+func (t *tracer) done(now func() time.Duration) {
+	if t.now != nil && t.now.came > 0 {
+		t.took.add(now() - t.now.came)
+	}
+	t.now = nil
 }
 
 // idle notes that the next steps are about no report.

@@ -10,7 +10,7 @@ import (
 	"weir/law"
 )
 
-// explained says why it acted.
+// explained returns a reason.
 type explained struct{ *ordered }
 
 func (explained) Explain(b []byte) []byte { return append(b, "the backlog says so"...) }

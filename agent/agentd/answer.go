@@ -41,7 +41,7 @@ func (a *agent) answer(q *bus.Question) (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), answerMost)
 		defer cancel()
 		var s *Status
-		if err := a.ask(ctx, func(a *agent) { s = a.status(false) }); err != nil {
+		if err := a.ask(ctx, func(a *agent) { s = a.status(true) }); err != nil {
 			return nil, fmt.Errorf("the agent is busy: %w", err)
 		}
 		return brief(s), nil

@@ -36,7 +36,7 @@ type obeyed struct {
 	watch      watched
 }
 
-// watched is what became of the counter of limited ACKs of a VM.
+// watched holds the counter of limited ACKs of a VM, before a grant and after it.
 type watched struct {
 	vm     law.VM        // 0: none was watched
 	before uint64        // the counter before the grant

@@ -35,8 +35,8 @@ events stay those that were recorded: with other decisions, the network would ha
 
 Exit code: 0 equal (or --set, --law), 1 error, 2 usage, 3 different, or the recording is not whole.`,
 		Example: `  weir replay /var/lib/weir/record/c1
-  weir replay /var/lib/weir/record/c1 --set sicc.off_rule=and --set sicc.mouse_duration=30ms
-  weir replay out/record/sicc-seed=1 --json
+  weir replay /var/lib/weir/record/c1 --set LAW.interval=2ms --set LAW.lease=500ms
+  weir replay /var/lib/weir/record/c1.000003 --json
   weir replay /var/lib/weir/record/c1 --events | head`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -46,12 +46,12 @@ func traceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace",
 		Short: "Show decisions of controllers: from the signal to the limited packet, with times",
-		Long: `Show the newest decisions of controllers, each from the report of a switch to the packet that it limited:
-the report, the step of the law and its reason, the commands, the grants in the kernel, and the first ACK that
-was seen limited. Controllers and agents keep the newest 512 in memory.
+		Long: `Show the newest decisions of controllers, each from the report of a switch to the packet that it limited.
+A decision has the report, the law's step and its reason, the commands, and the grants in the kernel. The last
+line is the first ACK that was seen limited. Controllers and agents keep the newest 512 in memory.
 
-Clocks of machines are not compared: times are differences on one machine. How long a message was on the bus
-is known for a host: its commands return the stamp of its own last message.
+Clocks of machines are not compared: times are differences on one machine. A command returns the stamp of the
+host's last message, so the way of these two over the bus is known.
 
 The command connects to the bus with an operator's certificate: weir bus enrol operator/NAME.`,
 		Example: `  weir trace --bus tls://10.0.0.5:4222 --keys /etc/weir/operator
@@ -212,8 +212,8 @@ func printChains(w io.Writer, all []chain, vm law.VM) error {
 }
 
 func (c *chain) print(w io.Writer) error {
-	fmt.Fprintf(w, "decision %d of controller %s, %s by its clock: law %s, %d grants\n", c.Serial, c.Controller,
-		time.Unix(0, c.Unix).Format("15:04:05.000"), c.Law, c.Grants)
+	fmt.Fprintf(w, "decision %d of controller %s, %s by its clock: law %s, %s\n", c.Serial, c.Controller,
+		time.Unix(0, c.Unix).Format("15:04:05.000"), c.Law, numbered(c.Grants, "grant"))
 	if c.Why != "" {
 		fmt.Fprintf(w, "  why: %s\n", c.Why)
 	}
@@ -221,7 +221,7 @@ func (c *chain) print(w io.Writer) error {
 		fmt.Fprintf(w, "  grant: %s\n", grantText(&g))
 	}
 	if n := c.Grants - min(len(c.First), 3); n > 0 {
-		fmt.Fprintf(w, "  and %d more grants\n", n)
+		fmt.Fprintf(w, "  and %s more\n", numbered(n, "grant"))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(who string, at time.Duration, what string, a ...any) {
@@ -238,7 +238,7 @@ func (c *chain) print(w io.Writer) error {
 	row(c.Controller, c.BeganNs-zero, "the laws get it: event %d, %s", c.Serial, c.Event)
 	row(c.Controller, c.DecidedNs-zero, "the laws have decided")
 	for _, o := range c.FirstOrders {
-		row(c.Controller, o.SentNs-zero, "%d grants for %s: %s (term %d)", o.Grants, o.Agent, o.Result, o.Term)
+		row(c.Controller, o.SentNs-zero, "%s for %s: %s (term %d)", numbered(o.Grants, "grant"), o.Agent, o.Result, o.Term)
 	}
 	if n := c.Commands - len(c.FirstOrders); n > 0 {
 		fmt.Fprintf(t, "\t\tand %d more commands\n", n)
@@ -250,7 +250,7 @@ func (c *chain) print(w io.Writer) error {
 			trip = fmt.Sprintf(": %v on the bus, there and back", h.RoundTripNs.Round(time.Microsecond))
 		}
 		row(h.Agent, 0, "the command arrives%s", trip)
-		row(h.Agent, h.SetNs-h.CameNs, "%d grants are in the kernel", h.Grants)
+		row(h.Agent, h.SetNs-h.CameNs, "in the kernel: %s", numbered(h.Grants, "grant"))
 		switch {
 		case h.Watched == 0:
 		case h.SeenNs > 0:
@@ -264,6 +264,14 @@ func (c *chain) print(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// numbered is a number of things.
+func numbered(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func grantText(g *controller.TracedGrant) string {

@@ -1,5 +1,5 @@
-// Package record stores the events that a controller's laws got and the actions that they gave, and replays them: through the same
-// law, to check that it decides the same, or through another law or other parameters, to compare.
+// Package record stores the events that a controller's laws got, and the actions that they gave. It replays the events: through the
+// same law, to check that it decides the same, or through another law or other parameters, to compare.
 //
 //	record.proto  the format (made from the code below)
 //	coder.go      protobuf's wire format, one description of a message for both directions

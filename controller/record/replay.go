@@ -40,7 +40,7 @@ type Result struct {
 	Laws       []LawResult   `json:"laws"`
 }
 
-// LawResult is one law's part. Recorded is what the recorded law did; Replayed is what the law of the replay did.
+// LawResult compares the recorded law with the law of the replay.
 type LawResult struct {
 	Law      string          `json:"law"`
 	Params   json.RawMessage `json:"params"` // of the replay
@@ -282,7 +282,7 @@ func (p *replay) run(l *run, e *Entry, event law.Event) {
 
 // ticks gives another law the ticks that it wants until the time of an entry. Recorded ticks are those of the recorded law.
 func (p *replay) ticks(l *run, e *Entry) {
-	const most = 1000 // of one entry: a law that asks for the past again and again gets no more
+	const most = 1000 // of one entry: further ticks of a law that asks for the past are left out
 	for range most {
 		wake := l.law.Wake()
 		if wake <= 0 || wake > e.Now {

@@ -14,7 +14,7 @@ import (
 	"weir/law/telemetry"
 )
 
-// What is written is read: every event once, in order, with the laws.
+// A reader returns every event that was written, once and in order, with the laws.
 func TestWriter(t *testing.T) {
 	x := newWorld(t, Config{}, `{"lease": "1s"}`, newSICC(t, nil))
 	incasts(x, testseed.New(t), 500)

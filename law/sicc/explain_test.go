@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What it says is about its last step.
+// The reason is that of the last step.
 func TestExplain_Incast(t *testing.T) {
 	s := newScript(t, nil)
 	s.opens(1, 1, 2, 3, 1, 2, 3, 1, 2, 3)
