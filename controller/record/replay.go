@@ -110,7 +110,7 @@ func Replay(r *Reader, o Options) (res *Result, err error) {
 			return nil, err
 		}
 		serial = e.Serial
-		if e.Serial > 0 {
+		if e.Serial > 0 && (e.Event != nil || e.Other != "") {
 			res.Entries++
 		}
 		for _, b := range e.Begins {
