@@ -8,6 +8,8 @@ import (
 
 	"weir/bus"
 	"weir/law"
+	"weir/law/forward"
+	"weir/law/poll"
 )
 
 // answerMost is how long an operator's question may take.
@@ -48,7 +50,9 @@ func (a *agents) brief() *Brief {
 		Name: a.bus.Self().Name, Version: a.version, Up: int64(time.Since(c.begun).Seconds()), Agents: a.status().Agents, Laws: []string{}, Problems: []string{},
 	}
 	for i := range c.laws {
-		if !c.laws[i].own {
+		switch c.laws[i].Law.(type) {
+		case *forward.Law, *poll.Law: // each controller has them
+		default:
 			b.Laws = append(b.Laws, c.laws[i].name)
 		}
 	}

@@ -87,7 +87,6 @@ type namedLaw struct {
 	name  string
 	owner law.Owner // of its grants
 	law.Law
-	own bool // a law of the controller itself
 }
 
 // newCore makes a core that requests roles with the fence's generation id.

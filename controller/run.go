@@ -189,7 +189,7 @@ func (t *term) makeLaws() ([]namedLaw, error) {
 		return nil, err
 	}
 	t.poll = poll.New(t.cfg.Poll)
-	laws := []namedLaw{{name: "forward", Law: t.forward, own: true}, {name: "poll", Law: t.poll, own: true}}
+	laws := []namedLaw{{name: "forward", Law: t.forward}, {name: "poll", Law: t.poll}}
 	for i, l := range t.cfg.Laws {
 		made, err := l.New()
 		if err != nil {
