@@ -83,7 +83,7 @@ generate: deps-test ## regenerate all generated files: kernel objects (clang-16)
 
 doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor, controller and agent
 	scripts/generate schemas
-	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
+	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./bus ./controller ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## check that the committed generated files match their sources
 	@scripts/check-generated
@@ -133,12 +133,13 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-fuzz-bus: ## the decoders of the bus's messages of stored policies and of workers' results, 8 x 2 minutes; FUZZTIME=10s each
+fuzz-bus: ## the decoders of the bus's messages, of stored policies, of workers' results and of recordings, 9 x 2 minutes; FUZZTIME=10s each
 	@for f in Telemetry Events Command Heartbeat; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
 	@for f in Task State Result; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 1x ./experiment/remote || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./policy/store
+	$(GO) test -run '^$$' -fuzz '^FuzzReplay$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 1x ./controller/record
 
 openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark

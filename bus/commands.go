@@ -31,6 +31,17 @@ func (c *Commands) Holds(agent string) (term uint64, ok bool) {
 	return term, term > 0
 }
 
+// Buckets returns how many buckets the controller holds, and the highest of their terms.
+func (c *Commands) Buckets() (held int, term uint64) {
+	for _, t := range c.terms {
+		if t > 0 {
+			held++
+		}
+		term = max(term, t)
+	}
+	return held, term
+}
+
 // Answer returns a command with grants. cause is the origin of the report that they answer.
 func (c *Commands) Answer(agent string, cause *weirv1.Origin, grants []law.Grant) (*weirv1.Command, error) {
 	term, ok := c.Holds(agent)

@@ -47,9 +47,11 @@ type Conn struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
-	refused atomic.Uint64         // by the server, for a subject that is not ours
-	dropped atomic.Uint64         // how often messages came faster than they were read
-	failed  atomic.Pointer[error] // the last attempt to connect
+	refused atomic.Uint64 // by the server, for a subject that is not ours
+	dropped atomic.Uint64 // how often messages came faster than they were read
+	// Questions of operators that got no answer: too many, too long, or with a reply subject that is no operator's inbox.
+	unanswered atomic.Uint64
+	failed     atomic.Pointer[error] // the last attempt to connect
 }
 
 // Dial connects. If no server can be reached it continues to try, until Close; it returns an error for unusable files or URLs.
@@ -158,6 +160,10 @@ func (c *Conn) Refused() uint64 { return c.refused.Load() }
 
 // Dropped returns how often messages came faster than they were read.
 func (c *Conn) Dropped() uint64 { return c.dropped.Load() }
+
+// Unanswered returns how many questions got no answer, because they were too many, too long, or named a subject that is no inbox of
+// an operator.
+func (c *Conn) Unanswered() uint64 { return c.unanswered.Load() }
 
 // Close ends the connection.
 func (c *Conn) Close() {

@@ -28,6 +28,7 @@ type Inbox struct {
 	mu     sync.Mutex
 	agents map[string]*sender
 	ready  []*sender // those with telemetry that is not read
+	came   time.Time // the message that Next returned last
 	wake   chan struct{}
 }
 
@@ -37,6 +38,7 @@ type sender struct {
 	limit  *rate.Limiter // messages
 	bytes  *rate.Limiter
 	newest []byte
+	came   time.Time // newest
 	queued bool
 }
 
@@ -58,7 +60,7 @@ func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
 		s := b.ready[0]
 		b.ready = b.ready[1:]
 		data := s.newest
-		s.newest, s.queued = nil, false
+		s.newest, s.queued, b.came = nil, false, s.came
 		b.mu.Unlock()
 		t, err := weirv1.DecodeTelemetry(data)
 		if err == nil {
@@ -66,6 +68,13 @@ func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
 		}
 		b.refuse(s.name, "malformed", err)
 	}
+}
+
+// Came returns when the message arrived that Next returned last.
+func (b *Inbox) Came() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.came
 }
 
 // Counts returns how many messages were dropped, by reason: replaced, rate, malformed, subject,
@@ -110,7 +119,7 @@ func (b *Inbox) telemetry(m *nats.Msg) {
 	if s.newest != nil {
 		b.counts.Add("replaced")
 	}
-	s.newest = m.Data
+	s.newest, s.came = m.Data, time.Now()
 	if !s.queued {
 		s.queued = true
 		b.ready = append(b.ready, s)

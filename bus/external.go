@@ -58,6 +58,9 @@ func (e *External) ServerFile() (string, error) {
 		allowed := Allowed(id)
 		line("  { user: %q, permissions: {", id.URI())
 		line("    publish: %s", permissionText(allowed.Publish))
+		if allowed.Answers {
+			line("    allow_responses: { max: 1, expires: %q }", answerOnce)
+		}
 		line("    subscribe: %s } }", permissionText(allowed.Subscribe))
 	}
 	line("] }")

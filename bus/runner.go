@@ -96,6 +96,16 @@ func (r *Runner) Close() {
 	r.control.Close()
 }
 
+// Self returns this run of the controller.
+func (r *Runner) Self() lease.Holder { return r.self }
+
+// Buckets returns how many buckets this controller holds, and the highest of their terms.
+func (r *Runner) Buckets() (held int, term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.commands.Buckets()
+}
+
 // Holds returns the term with which this controller may command an agent, and whether it may.
 func (r *Runner) Holds(agent string) (term uint64, ok bool) {
 	r.mu.Lock()

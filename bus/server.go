@@ -11,6 +11,8 @@
 //	control.go   what a controller sends and receives
 //	store.go     leases in the key-value store
 //	policy.go    the key-value store of policies
+//	metrics.go   figures of the embedded server
+//	ask.go       operators ask controllers and agents
 //	runner.go    runs the leases of a controller
 //	commands.go  which commands a controller may send
 //	work.go      tasks for many machines and their results: subjects, permissions
@@ -215,9 +217,18 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 		Permissions: &server.Permissions{
 			Publish:   permission(allowed.Publish),
 			Subscribe: permission(allowed.Subscribe),
+			Response:  response(allowed.Answers),
 		},
 	})
 	return true
+}
+
+// response allows one answer to each question; nil: none.
+func response(allowed bool) *server.ResponsePermission {
+	if !allowed {
+		return nil
+	}
+	return &server.ResponsePermission{MaxMsgs: 1, Expires: answerOnce}
 }
 
 // permission allows the subjects and nothing else. NATS takes an empty list for everything.

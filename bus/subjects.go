@@ -23,7 +23,10 @@ var Stores = []string{leaseStore, PolicyBucket}
 const leaseStore = "weir-leases"
 
 // Subjects are what an identity may publish to and subscribe to. Everything else is refused.
-type Subjects struct{ Publish, Subscribe []string }
+type Subjects struct {
+	Publish, Subscribe []string
+	Answers            bool // to the reply subject of a message that it gets, once
+}
 
 // Allowed returns the subjects of an identity. Servers of the bus have none: they are no clients.
 func Allowed(id pki.Identity) Subjects {
@@ -31,15 +34,16 @@ func Allowed(id pki.Identity) Subjects {
 	switch id.Role {
 	case pki.Agent:
 		s.Publish = []string{telemetryPrefix + id.Name, eventsPrefix + id.Name}
-		s.Subscribe = append(s.Subscribe, commandPrefix+id.Name)
+		s.Subscribe, s.Answers = append(s.Subscribe, commandPrefix+id.Name, askSubject(id)), true
 	case pki.Controller:
 		s.Publish = append([]string{commandPrefix + "*", controlPrefix + id.Name}, storeSubjects()...)
-		s.Subscribe = append(s.Subscribe, telemetryPrefix+"*", eventsPrefix+"*", controlPrefix+"*")
+		s.Subscribe, s.Answers = append(s.Subscribe, telemetryPrefix+"*", eventsPrefix+"*", controlPrefix+"*", askSubject(id)), true
 	case pki.Worker, pki.Operator:
 		work := workerSubjects(id.Name)
 		if id.Role == pki.Operator {
 			work = operatorSubjects(id.Name)
-			s.Publish = policySubjects(id)
+			s.Publish = append(policySubjects(id), askPrefix+string(pki.Controller)+".*", askPrefix+string(pki.Agent)+".*")
+			s.Subscribe = append(s.Subscribe, controlPrefix+"*")
 		}
 		s.Publish, s.Subscribe = append(s.Publish, work.Publish...), append(s.Subscribe, work.Subscribe...)
 	case pki.Observer:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bus"
+	leases "weir/bus/lease"
 	"weir/bus/weirv1"
 	"weir/law"
 	"weir/law/inventory"
@@ -29,6 +30,8 @@ type agents struct {
 	link *busLink
 	mail letters
 
+	version string // of this build
+
 	known     map[string]*agent
 	switches  claims[law.Switch]
 	hosts     claims[law.Host]
@@ -47,6 +50,8 @@ type commander interface {
 	Holds(agent string) (term uint64, ok bool)
 	Ask(agent string)
 	Control() *bus.Control
+	Self() leases.Holder
+	Buckets() (held int, term uint64)
 }
 
 // agent is one agent, by the name in its certificate.
@@ -204,7 +209,9 @@ func (a *agents) telemetry(now time.Duration, name string, m *weirv1.Telemetry) 
 		return
 	}
 	if e := ag.differences.Telemetry(m); e != nil {
+		a.core.tracer.report(name, m.GetOrigin(), a.bus.Control().Inbox().Came().Sub(a.core.begun))
 		a.core.step(e)
+		a.core.tracer.idle()
 	}
 }
 
@@ -221,7 +228,9 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 	}
 	if m.GetSwitch() != 0 {
 		if e := ag.differences.Arrivals(m); e != nil {
+			a.core.tracer.report(name, m.GetOrigin(), 0)
 			a.core.step(e)
+			a.core.tracer.idle()
 		}
 	}
 }

@@ -257,6 +257,12 @@ func TestAgents_ReportToGrant(t *testing.T) {
 		t.Helper()
 		got := <-p.grants
 		slices.SortFunc(got, func(a, b law.Grant) int { return int(a.Key.VM) - int(b.Key.VM) + int(a.Value) - int(b.Value) })
+		for i := range got {
+			if got[i].Cause == 0 {
+				t.Errorf("%+v does not name the event that it answers", got[i])
+			}
+			got[i].Cause = 0
+		}
 		if d := cmp.Diff(grants, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
 			t.Errorf("grants, want and got:\n%s", d)
 		}

@@ -29,6 +29,9 @@ type File struct {
 
 	Bus *fileBus `json:"bus,omitempty" jsonschema_description:"the bus to agents, which report from switches and hosts and carry out grants (default: none)"`
 
+	Record     string    `json:"record,omitempty" jsonschema_description:"record the events of the laws and their actions, for weir replay: PATH of the files, to which a number is added. They contain tenants' addresses (default: none)"`
+	RecordSize law.Bytes `json:"record_size,omitempty" jsonschema_description:"of all files of record together, 1MB or more; the oldest is removed (default: 256MB)"`
+
 	Laws map[string]map[string]any `json:"laws,omitempty" jsonschema_description:"laws that run in addition to forwarding: their names, each with its parameters ({}: defaults)"`
 }
 
@@ -94,6 +97,7 @@ func check(c *config.Checker, f *File) {
 		c.Fail([]string{"metrics", "listen"}, err.Error(), "")
 	}
 	checkBus(c, f)
+	checkRecord(c, f)
 }
 
 // Config is the complete configuration of a controller.
@@ -107,6 +111,8 @@ type Config struct {
 	Forward    forward.Config        // Run makes a new Key
 	Metrics    string                // address; "": nowhere
 	Bus        *Bus                  // nil: no agents
+	Record     string                // path of recordings; "": none
+	RecordSize law.Bytes             // 0: the default
 	Laws       []Law                 // in addition to forwarding and polling
 
 	Version string
@@ -152,6 +158,7 @@ func FromOptions(t *config.Tree) (*Config, error) {
 func (f *File) config() *Config {
 	c := &Config{
 		Name: f.Name, Listen: f.Listen, Generation: f.Generation, Poll: time.Duration(f.Poll), Metrics: f.Metrics.Listen, Forward: forward.Default(),
+		Record: f.Record, RecordSize: f.RecordSize,
 	}
 	if c.Generation == "" {
 		c.Generation = generationDir + "/controller-" + f.Name + ".generation"

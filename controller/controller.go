@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/controller/record"
 	"weir/law"
 	"weir/law/fabric"
 	"weir/openflow/channel"
@@ -41,7 +42,9 @@ type Core struct {
 	clock   func() time.Time
 	begun   time.Time
 	turns   *turns
-	agents  *agents  // nil: there is no bus
+	agents  *agents // nil: there is no bus
+	record  *record.Writer
+	tracer  tracer
 	byConn  sync.Map // *channel.Conn -> *session
 	ask     chan func()
 	ended   chan struct{}
@@ -51,6 +54,7 @@ type Core struct {
 	fence    *fence
 	flowsMax int                     // limit for a switch that joins
 	sessions map[law.Switch]*session // that the laws know; used by the laws' goroutine
+	serial   uint64                  // of the last event for the laws; a grant names it as its cause
 	out      []law.Action
 	refused  map[law.Switch]string // switches that are not managed, and why
 	ignored  map[ignored]uint64    // actions that were not carried out
@@ -70,7 +74,7 @@ type counts struct {
 	changes                atomic.Uint64
 	joined, left, lawNanos atomic.Int64
 	slowestStepNanos       atomic.Int64
-	notManaged             atomic.Uint64
+	notManaged, steps      atomic.Uint64
 }
 
 // event is an event for the laws from one connection.
@@ -210,21 +214,33 @@ func (c *Core) take(e event) {
 }
 
 func (c *Core) step(e law.Event) {
-	now, begun := c.now(), time.Now()
-	for _, l := range c.laws {
-		c.out = l.Step(now, e, c.out[:0])
-		for i, a := range c.out {
-			c.carry(&l, a)
-			c.out[i] = nil
-		}
+	begun := time.Now()
+	c.serial++
+	c.record.Cause(c.serial)
+	for i := range c.laws {
+		c.stepLaw(&c.laws[i], e)
 	}
 	if c.agents != nil {
+		c.tracer.decided(c.now)
 		c.agents.send()
+		c.tracer.done(c.now)
 	}
+	c.counts.steps.Add(1)
 	took := int64(time.Since(begun))
 	c.counts.lawNanos.Add(took)
 	if took > c.counts.slowestStepNanos.Load() {
 		c.counts.slowestStepNanos.Store(took)
+	}
+}
+
+// stepLaw passes an event to one law.
+func (c *Core) stepLaw(l *namedLaw, e law.Event) {
+	now := c.now()
+	c.tracer.step(c.serial, now, e, l)
+	c.out = l.Step(now, e, c.out[:0])
+	for i, a := range c.out {
+		c.carry(l, a)
+		c.out[i] = nil
 	}
 }
 

@@ -35,7 +35,7 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(as, plain) {
 		t.Errorf("as it is: %+v, %v", as, err)
 	}
-	for _, key := range []string{"name", "listen", "tls", "generation", "poll", "rates", "limits", "metrics", "laws"} {
+	for _, key := range []string{"name", "listen", "tls", "generation", "poll", "rates", "limits", "metrics", "record", "laws"} {
 		if !regexp.MustCompile(`(?m)^# ` + key + `:`).Match(text) {
 			t.Errorf("it does not mention %s", key)
 		}

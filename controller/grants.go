@@ -33,13 +33,19 @@ func (a *agents) grant(owner law.Owner, g law.Grant) {
 		a.results[grantNowhere]++
 		return
 	}
-	g.Owner = owner
+	if g.Owner = owner; g.Cause == 0 {
+		g.Cause = a.core.serial
+	}
 	a.orders[to] = append(a.orders[to], g)
+	a.core.tracer.grant(&g)
 }
 
 // send sends the grants of a step, one command or a few for each agent. A command answers the agent's last message, so the
 // agent refuses it if it is late.
 func (a *agents) send() {
+	if len(a.orders) == 0 {
+		return
+	}
 	for to, all := range a.orders {
 		for part := range slices.Chunk(all, weirv1.MaxGrants) {
 			err := a.bus.Command(to.name, to.origin, part)
@@ -53,9 +59,17 @@ func (a *agents) send() {
 				}
 			}
 			a.results[result] += uint64(len(part))
+			a.sent(to, len(part), result)
 		}
 	}
 	clear(a.orders)
+}
+
+// sent notes a command for the trace.
+func (a *agents) sent(to *agent, grants int, result string) {
+	now := a.core.now()
+	term, _ := a.bus.Holds(to.name)
+	a.core.tracer.command(sentCommand{agent: to.name, term: term, grants: grants, at: now, held: now - to.heard, result: result})
 }
 
 // inOrder returns agents sorted by name, so that the same events have the same order in each run.

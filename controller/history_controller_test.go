@@ -52,8 +52,8 @@ func (c *modelController) start() {
 	c.run = h.random.Uint64() | 1
 	c.life++
 	c.paused, c.mail, c.knows = false, nil, map[string]bool{}
-	c.m = leases.New(leases.Config{Self: c.self(), Buckets: buckets, Term: c.file}, h.now)
-	c.commands = bus.NewCommands(c.self(), buckets)
+	c.m = leases.New(leases.Config{Self: c.Self(), Buckets: buckets, Term: c.file}, h.now)
+	c.commands = bus.NewCommands(c.Self(), buckets)
 	p := sicc.Default()
 	p.OffRule, p.QueueWeight = sicc.OffQueue, 1
 	incast, err := sicc.New(*p)
@@ -68,9 +68,9 @@ func (c *modelController) start() {
 	c.core.agents.bus, c.core.agents.link = c, &busLink{nodes: newNodes(nil, 1, silent)}
 }
 
-func (c *modelController) self() leases.Holder { return leases.Holder{Name: c.name, Run: c.run} }
+func (c *modelController) Self() leases.Holder { return leases.Holder{Name: c.name, Run: c.run} }
 
-// Command, Ask, Holds and Control make it a commander.
+// Command, Ask, Holds, Control, Self and Buckets make it a commander.
 func (c *modelController) Command(agent string, cause *weirv1.Origin, grants []law.Grant) error {
 	m, err := c.commands.Answer(agent, cause, grants)
 	if err == nil {
@@ -89,6 +89,8 @@ func (c *modelController) Ask(agent string) {
 func (c *modelController) Holds(agent string) (uint64, bool) { return c.commands.Holds(agent) }
 
 func (c *modelController) Control() *bus.Control { return nil }
+
+func (c *modelController) Buckets() (held int, term uint64) { return c.commands.Buckets() }
 
 // post sends a command. Sometimes somebody with a controller's rights sends it again much later, with a stamp of the future, or in
 // another name.
@@ -206,7 +208,7 @@ func (c *modelController) carryOut(o leases.Order) {
 	case leases.Beacon:
 		for _, d := range h.controllers {
 			for _, held := range append(o.Held, leases.Held{Bucket: -1}) {
-				e := leases.Heard{Bucket: held.Bucket, Holder: c.self(), Term: held.Term}
+				e := leases.Heard{Bucket: held.Bucket, Holder: c.Self(), Term: held.Term}
 				h.send(c.name, d.name, func() { d.receive("", func() { d.step(e) }) })
 			}
 		}
@@ -220,7 +222,7 @@ func (c *modelController) carryOut(o leases.Order) {
 		c.file = max(c.file, o.Term)
 		answer(leases.Stored(o))()
 	case leases.Write:
-		self := c.self()
+		self := c.Self()
 		h.send(c.name, "store", func() {
 			if h.storeDown {
 				return

@@ -45,6 +45,8 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"bus.buckets":           {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, buckets: 3}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
 	"laws":                  {shownBy: "laws_test.go TestLawsOfAFile"},
 	"metrics.listen":        {file: "metrics: {listen: 127.0.0.1:1}"},
+	"record":                {file: "record: /tmp/x", shownBy: "recording_test.go TestRecord"},
+	"record_size":           {file: "record: /tmp/x\nrecord_size: 5MB", without: "record: /tmp/x", shownBy: "record/writer_test.go TestWriter_Rotates"},
 }
 
 const (
@@ -77,7 +79,7 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 		if c.Bus != nil {
 			bus = strings.ReplaceAll(fmt.Sprintf("%+v", *c.Bus), dir, "")
 		}
-		return fmt.Sprintf("%s %s %s %s %v %s %v %+v %s", bus, c.Name, c.Listen, tls, c.Named, c.Generation, c.Poll, c.Forward, c.Metrics)
+		return fmt.Sprintf("%s %s %s %s %v %s %v %+v %s %s %v", bus, c.Name, c.Listen, tls, c.Named, c.Generation, c.Poll, c.Forward, c.Metrics, c.Record, c.RecordSize)
 	}
 	keys := config.SchemaKeys(Schema())
 	for _, key := range keys {

@@ -130,6 +130,10 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 		return nil, err
 	}
 	a.bus, a.link = l.runner, l
+	if err := l.runner.Control().Conn().Answer(a.answer); err != nil {
+		l.close()
+		return nil, err
+	}
 	l.nodes = newNodes(l.runner.Control().Conn(), b.Replicas, log)
 	l.done.Go(func() { l.nodes.run(ctx) })
 	l.done.Go(func() { // telemetry wakes the laws
@@ -165,6 +169,11 @@ type BusStatus struct {
 	Dropped   map[string]uint64 `json:"dropped"`   // messages of agents, by reason; replaced: by a newer report
 	NoEffect  map[string]uint64 `json:"no_effect"` // messages that named a switch, host or VM of another agent, by reason
 	Refused   map[string]uint64 `json:"refused"`   // connections to the bus in this process, by reason
+	Held      int               `json:"buckets_held"`
+	Term      uint64            `json:"term"` // the highest of their terms
+	// Decisions are the times from the arrival of a report to the last command that answers it.
+	Decisions Latencies `json:"decisions"`
+	Questions uint64    `json:"questions_unanswered"` // of operators
 }
 
 // AgentStatus is what a controller knows of an agent.
@@ -189,6 +198,8 @@ func (a *agents) status() *BusStatus {
 		Connected: control.Conn().Connected(), Agents: []AgentStatus{}, Grants: map[string]uint64{}, Dropped: control.Inbox().Counts(),
 		NoEffect: map[string]uint64{}, Refused: map[string]uint64{},
 	}
+	s.Held, s.Term = a.bus.Buckets()
+	s.Decisions, s.Questions = a.core.tracer.took.status(), control.Conn().Unanswered()
 	if a.link.server != nil {
 		s.Listens, s.Refused = a.link.server.URL(), a.link.server.Counts()
 	}

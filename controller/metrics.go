@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/agent/metrics"
+	"weir/bus"
 )
 
 // exporter serves the controller's figures to Prometheus.
@@ -72,14 +73,68 @@ var figures = []figure{
 	counter("route_changes_total", "Changes of routes.", func(s *Status) uint64 { return s.Forward.Counts.Waves }),
 	counter("syn_total", "Copies of SYN.", func(s *Status) uint64 { return s.Forward.Counts.SYN }),
 	counter("generation_raises_total", "Raises of the generation id, because a switch called it stale.", func(s *Status) uint64 { return s.Raises }),
-	gauge("agents", "Agents that report over the bus.", func(s *Status) int {
+	gauge("agents", "Agents that report over the bus.", func(s *Status) int { return len(s.agents()) }),
+	gauge("agents_commanded", "Agents that this controller commands.", func(s *Status) (n int) {
+		for _, a := range s.agents() {
+			if a.Commands {
+				n++
+			}
+		}
+		return n
+	}),
+	gauge("bus_connected", "1: connected to the bus.", func(s *Status) int {
+		if s.Bus != nil && s.Bus.Connected {
+			return 1
+		}
+		return 0
+	}),
+	gauge("buckets_held", "Buckets of agents that this controller holds.", func(s *Status) int {
 		if s.Bus == nil {
 			return 0
 		}
-		return len(s.Bus.Agents)
+		return s.Bus.Held
+	}),
+	gauge("term", "The highest term of these buckets; 0: none.", func(s *Status) int {
+		if s.Bus == nil {
+			return 0
+		}
+		return int(s.Bus.Term)
+	}),
+	counter("questions_unanswered_total", "Questions of operators over a limit.", func(s *Status) uint64 {
+		if s.Bus == nil {
+			return 0
+		}
+		return s.Bus.Questions
+	}),
+	counter("steps_total", "Events and ticks that the laws got.", func(s *Status) uint64 { return s.Core.Steps }),
+	seconds("steps_seconds_total", "Time of these steps, with the orders that follow from them.", prometheus.CounterValue, func(s *Status) int64 { return s.Core.LawsUs }),
+	seconds("slowest_step_seconds", "Time of the slowest step.", prometheus.GaugeValue, func(s *Status) int64 { return s.Core.SlowestStepUs }),
+	counter("recorded_entries_total", "Entries of the recording (key record).", func(s *Status) uint64 {
+		if s.Record == nil {
+			return 0
+		}
+		return s.Record.Entries
+	}),
+	counter("recorded_entries_lost_total", "Entries that the recording lacks.", func(s *Status) uint64 {
+		if s.Record == nil {
+			return 0
+		}
+		return s.Record.Lost
 	}),
 	gauge("connections", "Connections, of peers that are no switches with them.", func(s *Status) int { return s.Peers.Now }),
 	counter("connections_total", "Connections that were begun.", func(s *Status) uint64 { return s.Peers.Accepted }),
+}
+
+// seconds is a metric whose source has microseconds.
+func seconds(name, help string, kind prometheus.ValueType, of func(*Status) int64) figure {
+	return figure{desc(name, help), kind, func(s *Status) float64 { return float64(of(s)) / 1e6 }}
+}
+
+func (s *Status) agents() []AgentStatus {
+	if s.Bus == nil {
+		return nil
+	}
+	return s.Bus.Agents
 }
 
 func sum(counts map[string]uint64) (n uint64) {
@@ -100,6 +155,9 @@ var messagesDesc = prometheus.NewDesc("weir_controller_agent_messages_refused_to
 var endedDesc = prometheus.NewDesc("weir_controller_connections_ended_total", "Connections that ended or were refused, by cause.",
 	[]string{"controller", "cause"}, nil)
 
+var decisionsDesc = prometheus.NewDesc("weir_controller_decision_seconds", "Time from the arrival of a report to the last command that answers it.",
+	[]string{"controller"}, nil)
+
 func (x *exporter) Describe(to chan<- *prometheus.Desc) {
 	for i := range figures {
 		to <- figures[i].desc
@@ -108,6 +166,8 @@ func (x *exporter) Describe(to chan<- *prometheus.Desc) {
 	to <- messagesDesc
 	to <- endedDesc
 	to <- activeDesc
+	to <- decisionsDesc
+	bus.DescribeServer(to)
 }
 
 func (x *exporter) Collect(to chan<- prometheus.Metric) {
@@ -130,6 +190,8 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(s), x.r.cfg.Name)
 	}
 	if s.Bus != nil {
+		d := s.Bus.Decisions
+		to <- prometheus.MustNewConstHistogram(decisionsDesc, d.Count, d.Sum, d.Within, x.r.cfg.Name)
 		for result, n := range s.Bus.Grants {
 			to <- prometheus.MustNewConstMetric(grantsDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, result)
 		}
@@ -138,6 +200,9 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 				to <- prometheus.MustNewConstMetric(messagesDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, reason)
 			}
 		}
+	}
+	if t := x.r.term.Load(); t != nil && t.link != nil && t.link.server != nil {
+		t.link.server.Collect(to)
 	}
 	for cause, n := range s.Peers.Ended {
 		to <- prometheus.MustNewConstMetric(endedDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, cause)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/agent/metrics"
+	"weir/controller/record"
 	"weir/law"
 	"weir/law/forward"
 	"weir/law/poll"
@@ -24,12 +25,13 @@ import (
 
 // role is a controller that is active or stands by.
 type role struct {
-	cfg   *Config
-	log   *slog.Logger
-	begun time.Time
-	store *channel.GenerationFile
-	term  atomic.Pointer[term]   // nil: stands by
-	waits atomic.Pointer[string] // the active controller that this one waits for
+	cfg        *Config
+	log        *slog.Logger
+	begun      time.Time
+	store      *channel.GenerationFile
+	term       atomic.Pointer[term]   // nil: stands by
+	waits      atomic.Pointer[string] // the active controller that this one waits for
+	unrecorded atomic.Pointer[error]  // why there is no recording, although the file has the key
 
 	listen func(address string) (net.Listener, error)
 }
@@ -42,6 +44,7 @@ type term struct {
 	poll    *poll.Law
 	server  *channel.Server
 	link    *busLink // nil: no bus
+	record  *record.Writer
 }
 
 // Run runs a controller until ctx is done. Its flows and groups stay on the switches and continue to forward; the next process
@@ -141,6 +144,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	if t.link != nil {
 		t.link.close()
 	}
+	r.endRecord(t.record)
 	r.term.Store(nil)
 	r.waits.Store(nil)
 	if err == nil {
@@ -151,7 +155,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 
 // newTerm makes the parts of a term. Its generation id is on disk already.
 func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
-	t := &term{role: r}
+	t := &term{role: r, record: r.startRecord()}
 	laws, err := t.makeLaws()
 	if err != nil {
 		return nil, nil, err
@@ -159,11 +163,13 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	t.core = newCore(newFence(r.store, generation, r.log), r.log, laws...)
 	// More than the configured limits, because an earlier configuration may have left more flows.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
+	t.core.record = t.record
 	l, err := t.serveSwitches()
 	if err != nil || r.cfg.Bus == nil {
 		return t, l, err
 	}
 	t.core.agents = newAgents(t.core, r.log)
+	t.core.agents.version = r.cfg.Version
 	if t.link, err = connect(r.cfg.Bus, r.cfg.Generation, t.core.agents, r.log); err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
@@ -189,7 +195,8 @@ func (t *term) makeLaws() ([]namedLaw, error) {
 		if err != nil {
 			return nil, fmt.Errorf("law %s: %w", l.Name, err)
 		}
-		laws = append(laws, namedLaw{l.Name, law.Owner(i % ownersMax), made})
+		owner := law.Owner(i % ownersMax)
+		laws = append(laws, namedLaw{name: l.Name, owner: owner, Law: t.record.Tap(made, l.Name, owner, l.Params)})
 	}
 	return laws, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"weir/controller/record"
 	"weir/internal/localsock"
 	"weir/law"
 	"weir/law/fabric"
@@ -31,6 +32,7 @@ type Status struct {
 	Core       CoreStatus               `json:"core"`
 	Bus        *BusStatus               `json:"bus,omitempty"` // null: the file has no bus
 	Peers      PeersStatus              `json:"peers"`
+	Record     *record.Status           `json:"record,omitempty"` // null: the file has no key record
 }
 
 // PeersStatus counts the connections, including those of peers that are no managed switches.
@@ -62,6 +64,8 @@ type CoreStatus struct {
 	OrdersRefused uint64 `json:"orders_refused"` // by switches
 	ActionsLate   uint64 `json:"actions_late"`   // of laws, for a switch that had left: not carried out
 	SlowestStepUs int64  `json:"slowest_step_us"`
+	Steps         uint64 `json:"steps"`   // events and ticks
+	LawsUs        int64  `json:"laws_us"` // of all steps, with the orders that follow from them
 
 	// Grants counts the windows and rates that laws granted without effect, by law: the controller's file has no bus.
 	Grants map[string]uint64 `json:"grants"`
@@ -74,7 +78,7 @@ func (r *term) status() *Status {
 	s := &Status{
 		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: generation, Raises: raises,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
-		Core: r.core.status(), Bus: r.core.agents.status(), Peers: r.peers(),
+		Core: r.core.status(), Bus: r.core.agents.status(), Peers: r.peers(), Record: r.recordStatus(),
 	}
 	for id, why := range r.core.refused {
 		s.Refused[id.String()] = why
@@ -119,7 +123,7 @@ func (c *Core) status() CoreStatus {
 		Frames: c.counts.frames.Load() + over, FramesDropped: c.counts.framesDropped.Load() + over,
 		EventsDropped: c.counts.eventsDropped.Load(), Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
 		OrdersRefused: c.counts.ordersRefused.Load(), ActionsLate: c.counts.actionsLate.Load(),
-		SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000, Grants: map[string]uint64{}, Unknown: map[string]uint64{},
+		SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000, Steps: c.counts.steps.Load(), LawsUs: c.counts.lawNanos.Load() / 1000, Grants: map[string]uint64{}, Unknown: map[string]uint64{},
 	}
 	for k, n := range c.ignored {
 		switch k.why {

@@ -90,7 +90,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 	if err != nil {
 		return fmt.Errorf("law %s: parameters: %w", name, err)
 	}
-	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\nmetrics: {listen: \"\"}\ngeneration: %s\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
+	record := ""
+	if l.record != "" {
+		record = fmt.Sprintf("record: %q\n", l.record)
+	}
+	text := record + fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\nmetrics: {listen: \"\"}\ngeneration: %s\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
 		lawController, lawOpenFlowPort, c.dir("generation"), netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
 	if c.controller, err = c.begin(controllerNode, l.controllerProgram, "controller", text); err != nil {
 		return err

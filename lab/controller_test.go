@@ -23,11 +23,12 @@ import (
 	"weir/internal/testroot"
 	"weir/law"
 	"weir/law/forward"
+	"weir/law/sicc"
 )
 
 // childController runs `weir controller -f FILE`.
 func childController(file string) error {
-	c, err := controller.Load(file, law.Specs{everybodySpec()})
+	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec()})
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,8 @@ type Options struct {
 	Controller []string
 	// Agent is the same for a file of kind Agent. Laws of a controller need both.
 	Agent []string
+	// Record is the path of a recording of the controller with the laws; "": none.
+	Record string
 	// Scale is how many times slower the network is than the one that it represents; cfg is already slowed down.
 	// Below 1 means 1.
 	Scale float64
@@ -67,6 +69,7 @@ type Lab struct {
 
 	netstack          bool     // Options.Netstack
 	controllerProgram []string // Options.Controller
+	record            string   // Options.Record
 	agentProgram      []string // Options.Agent
 	controller        *process // once it is started
 	atFirst           map[*node]frames
@@ -118,7 +121,7 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack, controllerProgram: o.Controller, agentProgram: o.Agent}
+	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack, controllerProgram: o.Controller, agentProgram: o.Agent, record: o.Record}
 	if err := l.build(ctx, o.Progress); err != nil {
 		return nil, errors.Join(fmt.Errorf("lab %s: %w", name, err), l.Down())
 	}

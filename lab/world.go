@@ -29,6 +29,8 @@ type World struct {
 	WithoutMeasuring bool
 	// Controller and Agent are those of Options.
 	Controller, Agent []string
+	// Record returns the path of the recording of a run's controller; nil: none. The directory must exist.
+	Record func(r *experiment.Run) string
 }
 
 // Name returns "lab".
@@ -54,9 +56,13 @@ func (w *World) Check(r *experiment.Run) error {
 // Run carries out one run. If the context is cancelled, the measurements so far are returned as partial.
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
-	l, err := Up(ctx, runName(), &r.Config, Options{
+	o := Options{
 		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Agent: w.Agent, Scale: r.Scale, Progress: p.Phase,
-	})
+	}
+	if w.Record != nil {
+		o.Record = w.Record(r)
+	}
+	l, err := Up(ctx, runName(), &r.Config, o)
 	if err != nil {
 		return nil, err
 	}

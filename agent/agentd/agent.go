@@ -114,6 +114,10 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if c.Switch != nil {
 		a.ports = newSwitchRole(c.Switch, a.log, a.link, a.alive)
 	}
+	if err := a.link.Conn().Answer(a.answer); err != nil {
+		a.link.Close()
+		return err
+	}
 	if err := a.serveMetrics(); err != nil {
 		a.link.Close()
 		return err
@@ -268,6 +272,7 @@ func (a *agent) stopAll() {
 	a.notify(daemon.SdNotifyStopping)
 	close(a.stop)
 	a.link.Close()
+	a.link.tracer.end()
 	if a.control != nil {
 		_ = a.control.Close()
 	}

@@ -36,11 +36,12 @@ type link struct {
 	hostOf  law.Host
 	number  law.Switch // 0: not this role
 
-	wake  chan struct{}
-	whole atomic.Bool // send everything
-	fresh atomic.Bool // send the inventory
-	lost  atomic.Uint64
-	stray atomic.Uint64 // grants for an agent without the role host
+	wake   chan struct{}
+	whole  atomic.Bool // send everything
+	fresh  atomic.Bool // send the inventory
+	lost   atomic.Uint64
+	stray  atomic.Uint64 // grants for an agent without the role host
+	tracer tracer
 
 	mu     sync.Mutex
 	parts  map[bool][]*weirv1.Inventory // by whether it is the host's
@@ -82,6 +83,12 @@ func newLink(c *Config, files pki.Files, h *hostRole, log *slog.Logger) (*link, 
 		l.number = c.Switch.Number
 	}
 	l.whole.Store(true)
+	l.tracer = tracer{clock: clock, limited: func(vm law.VM) (uint64, bool) {
+		if h, _ := l.host.host(); h != nil {
+			return h.Limited(vm)
+		}
+		return 0, false
+	}}
 	var err error
 	l.Agent, err = bus.NewAgent(bus.AgentConfig{
 		Client:  bus.ClientConfig{URLs: c.Bus.URLs, Files: files, Log: log, Connected: l.everything},
@@ -109,7 +116,10 @@ func (l *link) obey(c *weirv1.Command, grants []law.Grant) {
 		l.stray.Add(uint64(len(grants)))
 		return
 	}
+	came := clock()
+	w := l.tracer.begins(grants)
 	l.host.obey(c.GetTerm(), time.Duration(c.GetEchoNs()), grants)
+	l.tracer.obeyed(c, grants, came, clock(), w)
 }
 
 // changed sends the inventory if it is another than before.

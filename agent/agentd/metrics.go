@@ -13,7 +13,7 @@ import (
 
 // serveMetrics serves the agent's figures to Prometheus.
 func (a *agent) serveMetrics() error {
-	x := &exporter{a: a, read: func(a *agent) *Status { return a.status(false) }}
+	x := &exporter{a: a, read: func(a *agent) *Status { return a.status(true) }}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(x)
 	a.metrics = metrics.New(metrics.Source{Gather: registry, Log: a.log, Health: x.health})
@@ -53,6 +53,10 @@ var figures = func() []figure {
 		one("term", "Highest term seen.", false, func(s *Status) (float64, bool) { return float64(s.Bus.Term), true }),
 		each("commands_total", "result", "Commands of controllers: obeyed, or refused by reason.", func(s *Status) map[string]uint64 { return s.Bus.Commands }),
 		one("messages_lost_total", "Messages with state or inventory that the bus did not take.", true, func(s *Status) (float64, bool) { return float64(s.Bus.Lost), true }),
+		one("subjects_refused_total", "Subjects that the bus refused.", true, func(s *Status) (float64, bool) { return float64(s.Bus.Refused), true }),
+		one("overruns_total", "Times that commands came faster than they were carried out.", true, func(s *Status) (float64, bool) { return float64(s.Bus.Dropped), true }),
+		one("stray_grants_total", "Grants for an agent without the role host.", true, func(s *Status) (float64, bool) { return float64(s.Bus.Stray), true }),
+		one("questions_unanswered_total", "Questions of operators over a limit.", true, func(s *Status) (float64, bool) { return float64(s.Bus.Questions), true }),
 		one("reloads_total", "Reloads of the file.", true, func(s *Status) (float64, bool) { return float64(s.Reloads), true }),
 		one("reloads_refused_total", "Reloads that changed nothing.", true, func(s *Status) (float64, bool) { return float64(s.Refused), true }),
 		ofHost("enforcing", "1: grants are enforced.", false, func(h *HostStatus) float64 { return truth(h.Off == "") }),
@@ -62,6 +66,7 @@ var figures = func() []figure {
 			}
 			return n
 		}),
+		ofHost("grants_live", "Grants that the kernel has and that are valid.", false, func(h *HostStatus) float64 { return float64(h.Live) }),
 		ofHost("grants_set_total", "Grants that were set.", true, func(h *HostStatus) float64 { return float64(h.Set) }),
 		ofHost("grants_capped_total", "Grants whose lease was shortened.", true, func(h *HostStatus) float64 { return float64(h.Capped) }),
 		each("grants_refused_total", "reason", "Grants that were refused, by reason.", func(s *Status) map[string]uint64 {

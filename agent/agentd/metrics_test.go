@@ -18,12 +18,12 @@ var update = flag.Bool("update", false, "write docs/tables/agent-metrics.md anew
 
 // The metrics say what the status says. Those of a role that the agent does not have are missing.
 func TestMetrics(t *testing.T) {
-	s := &Status{Name: "h7", Reloads: 3, Refused: 1, Bus: BusStatus{Connected: true, Term: 9, Lost: 4, Commands: map[string]uint64{"obeyed": 7, "late": 2}}}
+	s := &Status{Name: "h7", Reloads: 3, Refused: 1, Bus: BusStatus{Connected: true, Term: 9, Lost: 4, Refused: 31, Dropped: 32, Stray: 33, Questions: 34, Commands: map[string]uint64{"obeyed": 7, "late": 2}}}
 	text := gathered(t, s)
 	if strings.Contains(text, "_host_") || strings.Contains(text, "_switch_") {
 		t.Errorf("metrics of roles that the agent does not have:\n%s", text)
 	}
-	s.Host = &HostStatus{Off: "", Set: 11, Capped: 5, Refused: map[string]uint64{"vm": 6}, VMs: []VMStatus{
+	s.Host = &HostStatus{Off: "", Live: 35, Set: 11, Capped: 5, Refused: map[string]uint64{"vm": 6}, VMs: []VMStatus{
 		{VM: 1, Counts: &host.Stats{Control: 1, SpoofedMAC: 2, SpoofedIP: 3, Malformed: 4, Limited: 5, Smaller: 6, Unknown: 7, Signed: 8, Unwritable: 9}},
 		{VM: 2, Off: "gone"},
 	}}
@@ -32,6 +32,8 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`weir_agent_connected{agent=h7} 1`, `weir_agent_term{agent=h7} 9`, `weir_agent_commands_total{agent=h7 result=late} 2`,
 		`weir_agent_messages_lost_total{agent=h7} 4`, `weir_agent_reloads_total{agent=h7} 3`, `weir_agent_reloads_refused_total{agent=h7} 1`,
+		`weir_agent_subjects_refused_total{agent=h7} 31`, `weir_agent_overruns_total{agent=h7} 32`, `weir_agent_stray_grants_total{agent=h7} 33`,
+		`weir_agent_questions_unanswered_total{agent=h7} 34`, `weir_agent_host_grants_live{agent=h7} 35`,
 		`weir_agent_host_enforcing{agent=h7} 1`, `weir_agent_host_vms{agent=h7} 1`, `weir_agent_host_grants_set_total{agent=h7} 11`,
 		`weir_agent_host_grants_capped_total{agent=h7} 5`, `weir_agent_grants_refused_total{agent=h7 reason=vm} 6`,
 		`weir_agent_vm_dropped_packets_total{agent=h7 reason=control} 1`, `weir_agent_vm_dropped_packets_total{agent=h7 reason=mac} 2`,

@@ -39,6 +39,7 @@ type BusStatus struct {
 	Refused    uint64            `json:"subjects_refused"`     // by the bus
 	Dropped    uint64            `json:"overruns"`             // times that commands came faster than they were carried out
 	Stray      uint64            `json:"grants_without_host"`  // that came although this agent has no role host
+	Questions  uint64            `json:"questions_unanswered"` // of operators
 }
 
 // HostStatus is the state of the role host.
@@ -151,7 +152,7 @@ func (a *agent) status(grants bool) *Status {
 func (l *link) status(urls []string) BusStatus {
 	s := BusStatus{
 		Connected: l.Conn().Connected(), URLs: urls, Bucket: l.Bucket(), Commands: l.Counts(), Lost: l.lost.Load(),
-		Refused: l.Conn().Refused(), Dropped: l.Conn().Dropped(), Stray: l.stray.Load(),
+		Refused: l.Conn().Refused(), Dropped: l.Conn().Dropped(), Stray: l.stray.Load(), Questions: l.Conn().Unanswered(),
 	}
 	for _, t := range l.State("").GetTerms() {
 		s.Term, s.Controller = t.GetTerm(), t.GetController().GetName()

@@ -23,6 +23,7 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/reading"
+	"weir/internal/promtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected files; review the diff")
@@ -192,23 +193,17 @@ func TestMetrics_OfStrangePorts(t *testing.T) {
 	}
 }
 
-// exposed is one name of /metrics, and the values that its labels had.
-type exposed struct {
-	kind   string
-	labels map[string][]string
-}
-
 // exposedNames returns all metric names, with all label values that occur.
-func exposedNames(t *testing.T) map[string]*exposed {
+func exposedNames(t *testing.T) map[string]*promtest.Metric {
 	t.Helper()
-	out := map[string]*exposed{}
+	out := map[string]*promtest.Metric{}
 	r := sampleReading()
 	for _, f := range scrape(t, exported(func(string) (*snapshot, error) { return r, nil })) {
-		n := &exposed{strings.ToLower(f.GetType().String()), map[string][]string{}}
+		n := &promtest.Metric{Kind: strings.ToLower(f.GetType().String()), Labels: map[string][]string{}}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if !slices.Contains(n.labels[l.GetName()], l.GetValue()) {
-					n.labels[l.GetName()] = append(n.labels[l.GetName()], l.GetValue())
+				if !slices.Contains(n.Labels[l.GetName()], l.GetValue()) {
+					n.Labels[l.GetName()] = append(n.Labels[l.GetName()], l.GetValue())
 				}
 			}
 		}
@@ -216,7 +211,7 @@ func exposedNames(t *testing.T) map[string]*exposed {
 	}
 	for _, c := range checks {
 		finding := out["weir_switch_port_finding"]
-		finding.labels["finding"] = append(finding.labels["finding"], c.word)
+		finding.Labels["finding"] = append(finding.Labels["finding"], c.word)
 	}
 	return out
 }
@@ -283,7 +278,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := exposedNames(t)
-	maps.DeleteFunc(names, func(n string, _ *exposed) bool { return strings.HasPrefix(n, "go_") })
+	maps.DeleteFunc(names, func(n string, _ *promtest.Metric) bool { return strings.HasPrefix(n, "go_") })
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\w+) \\|([^|]*)\\|([^|]*)\\|([^|]+)\\|$").FindAllStringSubmatch(string(page), -1)
 	for _, row := range rows {
 		n := names[row[1]]
@@ -294,8 +289,8 @@ func TestMetrics_AreDocumented(t *testing.T) {
 		delete(names, row[1])
 		labels := strings.FieldsFunc(row[3], func(c rune) bool { return c == ',' || c == ' ' || c == '`' })
 		slices.Sort(labels)
-		if has := slices.Sorted(maps.Keys(n.labels)); n.kind != row[2] || !slices.Equal(has, labels) {
-			t.Errorf("%s: documented as %s with %v, is %s with %v", row[1], row[2], labels, n.kind, has)
+		if has := slices.Sorted(maps.Keys(n.Labels)); n.Kind != row[2] || !slices.Equal(has, labels) {
+			t.Errorf("%s: documented as %s with %v, is %s with %v", row[1], row[2], labels, n.Kind, has)
 		}
 		if unit := strings.TrimSpace(row[4]); (unit == "B") != strings.Contains(row[1], "_bytes") || (unit == "s") != strings.Contains(row[1], "_seconds") {
 			t.Errorf("%s: in %q", row[1], unit)
@@ -316,7 +311,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 		t.Errorf("only %d queries were found", len(queries))
 	}
 	for _, query := range queries {
-		for _, wrong := range checkQuery(query[1], exposedNames(t)) {
+		for _, wrong := range promtest.CheckQuery(query[1], exposedNames(t)) {
 			t.Errorf("%s: %s", query[1], wrong)
 		}
 	}

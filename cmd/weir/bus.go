@@ -8,8 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"weir/agent/metrics"
 	"weir/bus"
 	"weir/bus/pki"
 )
@@ -38,7 +40,7 @@ only root reads it.`,
 
 func busServeCommand() *cobra.Command {
 	var cfg bus.ServerConfig
-	var keys string
+	var keys, listen string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "serve --listen ADDRESS:PORT",
@@ -62,6 +64,13 @@ One is enough for workers (see 'weir worker --help'); for a cluster, see 'weir b
 				return err
 			}
 			defer s.Close()
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(s)
+			m := metrics.New(metrics.Source{Gather: registry, Log: cfg.Log})
+			if err := m.Listen(listen, false); err != nil {
+				return err
+			}
+			defer m.Close()
 			cfg.Log.Info("the bus listens", "url", s.URL(), "store", cfg.Store)
 			<-cmd.Context().Done()
 			return nil
@@ -69,6 +78,7 @@ One is enough for workers (see 'weir worker --help'); for a cluster, see 'weir b
 	}
 	cmd.Flags().StringVar(&cfg.Listen, "listen", "", "`ADDRESS:PORT` for clients")
 	cmd.Flags().StringVar(&cfg.Store, "store", "/var/lib/weir/bus", "`DIRECTORY` of the key-value stores and of work")
+	cmd.Flags().StringVar(&listen, "metrics", "", "`ADDRESS:PORT` for Prometheus, such as 127.0.0.1:9190 (default: none)")
 	addKeys(cmd.Flags(), &keys, "")
 	cmd.Flags().BoolVar(&asJSON, "log-json", false, "log in JSON, one object per line")
 	return cmd

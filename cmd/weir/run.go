@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -39,6 +40,7 @@ type runFlags struct {
 	withoutMeasuring bool
 	pcap             string
 	trace            bool
+	record           bool
 	on               onFlags
 }
 
@@ -99,6 +101,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				return usageError(errors.New("--resume excludes --pcap and --trace, which stored runs would not have: use another --out"))
 			case f.trace && f.out == "":
 				return usageError(errors.New("--trace needs --out DIR: it writes into DIR/trace"))
+			case f.record && (f.out == "" || f.resume != resumeNothing):
+				return usageError(errors.New("--record needs --out DIR, where it writes into DIR/record, and excludes --resume: stored runs have no recording"))
 			case f.schema:
 				_, err := cmd.OutOrStdout().Write(laws.All().Schema())
 				return err
@@ -128,6 +132,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
 	flags.StringVar(&f.pcap, "pcap", "", "sim: write the packets that leave the ports of measure.ports into this directory, as pcapng")
 	flags.BoolVar(&f.trace, "trace", false, "sim, with --out DIR: write window, threshold, round-trip time and state of every connection over time into DIR/trace")
+	flags.BoolVar(&f.record, "record", false, "lab, with --out DIR: record the events and actions of laws at a controller into DIR/record, for weir replay")
 	f.on.add(flags, "")
 	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "do not attach the measuring program, to see its cost")
 	return cmd
@@ -179,9 +184,13 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 
 // carryOut runs a plan, stores the finished runs, and prints the results.
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
+	real := &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}
+	if err := f.recordIn(real); err != nil {
+		return err
+	}
 	r := &runner{
 		progress: newProgress(stderr, plan.Runs), processors: newProcessors(),
-		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}, "sim": simulator},
+		worlds: map[string]experiment.World{"lab": real, "sim": simulator},
 	}
 	client, err := f.on.dial(ctx, stderr)
 	if err != nil {
@@ -194,6 +203,22 @@ func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f 
 		return err
 	}
 	return m.conclude(stdout, stderr)
+}
+
+// recordIn has the lab's controllers recorded, each run in files of its own.
+func (f *runFlags) recordIn(w *lab.World) error {
+	if !f.record {
+		return nil
+	}
+	dir, err := filepath.Abs(filepath.Join(f.out, "record"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	w.Record = func(r *experiment.Run) string { return filepath.Join(dir, sim.FileName(r)) }
+	return nil
 }
 
 // outcome is an experiment after its runs, complete or not.

@@ -26,21 +26,26 @@ const (
 type statusOptions struct {
 	name          string
 	watch, asJSON bool
+	operator      operatorFlags // with --bus: the whole system
 }
 
 func statusCommand() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the switches of this machine enforce, from the kernel's state",
+		Short: "Show what the switches of this machine enforce, or with --bus the whole system",
 		Long: "Show the state of every port with " + laws.Switch().Title() + `. A port is enforced if its windows are limited as configured, degraded if
 something keeps the law from some or all of its traffic, and off if a part is missing. The reason and the
 remedy follow. The state is read from the kernel alone, twice within 200 ms: rates, and findings that need two
 readings of a counter, are of that time.
 
 The exit code is 0 if every switch is enforced: all ports except those that are down or only observed.
-It is 1 otherwise, also without a switch, or without a port to enforce on. With --watch it is 0.`,
+It is 1 otherwise, also without a switch, or without a port to enforce on. With --watch it is 0.
+
+With --bus the command asks all controllers and agents on the bus instead, with an operator's certificate, and
+shows controllers, agents and policies, what is wrong first. The exit code is 0 if nothing is wrong, else 1.`,
 		Example: `  weir status
+  weir status --bus tls://10.0.0.5:4222 --keys /etc/weir/operator
   weir status --watch      # a table that is refreshed each second; q ends it
   weir status --json | jq '.switches[].ports[] | select(.state != "enforced") | {port, word, reason}'`,
 		Args: usageArgs(cobra.NoArgs),
@@ -49,6 +54,12 @@ It is 1 otherwise, also without a switch, or without a port to enforce on. With 
 				if err := switchd.CheckName(o.name); err != nil {
 					return usageError(err)
 				}
+			}
+			if len(o.operator.urls) > 0 {
+				if o.watch || o.name != "" {
+					return usageError(errors.New("--bus excludes --watch and --name: it shows the whole system, once"))
+				}
+				return systemStatusOnce(cmd, &o.operator, o.asJSON)
 			}
 			err := o.run(cmd)
 			if errors.Is(err, fs.ErrPermission) {
@@ -60,6 +71,7 @@ It is 1 otherwise, also without a switch, or without a port to enforce on. With 
 	cmd.Flags().StringVar(&o.name, "name", "", "only the switch with this name")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON; with --watch one object per line")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "refresh every second; if the output is not a terminal, print a table every second")
+	o.operator.add(cmd.Flags(), nil)
 	return cmd
 }
 

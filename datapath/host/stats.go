@@ -83,3 +83,22 @@ func (s *Stats) add(c *hostHostCounts) {
 	s.Malformed += c.Malformed
 	s.Learnt += c.Learnt
 }
+
+// Limited returns how many ACKs towards a VM got a smaller window; false: there is no such VM.
+func (h *Host) Limited(vm law.VM) (uint64, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.vms[vm]
+	if h.closed || v == nil {
+		return 0, false
+	}
+	var cpus []hostHostCounts
+	if err := h.maps.Counts.Lookup(v.id, &cpus); err != nil {
+		return 0, false
+	}
+	n := uint64(0)
+	for i := range cpus {
+		n += cpus[i].Limited
+	}
+	return n, true
+}

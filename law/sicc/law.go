@@ -32,6 +32,7 @@ type Law struct {
 	towards  map[law.Switch]map[netip.Addr]uint32 // the port by which data to an address leaves; ArrivalsRequest
 	counts   Counts
 	renewal  time.Duration // of grants
+	why      why           // of the last actions
 }
 
 // Counts is what the law did.
@@ -132,17 +133,20 @@ func (l *Law) decide(now time.Duration, at *port, r *telemetry.Port, out []law.A
 	predicted := float64(opened)*float64(l.p.InitialWindow)*segmentBytes + at.mean // gamma, SI-5
 	switch {
 	case at.on && l.ends(now, at):
+		l.why = why{port: at, what: ended, queue: at.queue, lasted: now - at.since}
 		at.on = false
 		l.counts.Off++
 		for _, k := range at.pairs {
 			out = l.release(k, out)
 		}
 	case at.on && now-at.renewed >= l.renewal: // SH-5: a limit is a lease
+		l.why = why{port: at, what: renewed, queue: at.queue, lasted: now - at.since}
 		out = l.grantAll(now, at, out)
 	}
 	// SI-4: once per incast. SI-7: the mean queue begins an incast, and the queue ends it.
 	if !at.on && opened > 0 && at.buffer > 0 && predicted >= l.p.OnFraction*float64(at.buffer) {
 		at.on, at.since = true, now
+		l.why = why{port: at, what: began, opened: opened, queue: uint64(predicted)}
 		l.counts.On++
 		for _, k := range at.pairs {
 			l.limited[k]++
@@ -269,6 +273,7 @@ func (l *Law) join(at *port, source, destination netip.Addr, out []law.Action) [
 	at.known[k] = true
 	at.pairs = append(at.pairs, k)
 	if at.on {
+		l.why = why{port: at, what: joined}
 		l.limited[k]++
 		out = append(out, limit(k, l.p.Lease))
 	}

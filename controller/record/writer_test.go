@@ -1,0 +1,289 @@
+package record
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/testseed"
+	"weir/law"
+	"weir/law/telemetry"
+)
+
+// A reader returns every event that was written, once and in order, with the laws.
+func TestWriter(t *testing.T) {
+	x := newWorld(t, Config{}, `{"lease": "1s"}`, newSICC(t, nil))
+	incasts(x, testseed.New(t), 500)
+	path := x.close()
+	r := open(t, path)
+	list := all(t, r)
+	if uint64(len(list)) != x.serial+1 || list[0].Serial != 1 || list[0].Begins[0] != (LawBegins{1, "sicc", 3, `{"lease": "1s"}`}) || !list[len(list)-1].Ends {
+		t.Errorf("%d entries of %d, the first %+v, the last %+v", len(list), x.serial, list[0], list[len(list)-1])
+	}
+	grants := 0
+	for _, e := range list {
+		for _, s := range e.Steps {
+			grants += len(s.Actions)
+		}
+	}
+	if grants != x.grants || grants == 0 || len(r.Problems()) > 0 || !r.Ended() || r.Header.Controller != "c1" || r.Header.Weir != "1.2" {
+		t.Errorf("%d grants of %d, problems %q, %+v", grants, x.grants, r.Problems(), r.Header)
+	}
+	if s := x.w.Status(); s.Lost != 0 || s.Entries != x.serial+1 || s.Error != "" {
+		t.Errorf("status %+v", s)
+	}
+	if st, err := os.Stat(path + ".000001"); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+}
+
+// A nil writer records nothing.
+func TestWriter_None(t *testing.T) {
+	var w *Writer
+	if l := (silent{}); w.Tap(l, "a", 0, nil) != law.Law(l) {
+		t.Error("the law is another one")
+	}
+	w.Cause(1)
+	if err := w.Close(); err != nil || w.Status() != nil {
+		t.Error(err, w.Status())
+	}
+}
+
+// Laws that get the same event share an entry, and a law that gets another one has an entry of its own. Each says what it got.
+func TestWriter_LawsApart(t *testing.T) {
+	x := newWorld(t, Config{}, "", silent{}, silent{}, silent{})
+	x.step(law.Tick{})
+	x.w.Cause(2000)
+	one, two := &telemetry.Telemetry{At: 1}, &telemetry.Telemetry{At: 2}
+	x.laws[0].Step(5, one, nil)
+	x.laws[1].Step(5, two, nil)
+	x.laws[2].Step(5, two, nil)
+	x.laws[2].Step(5, two, nil) // again
+	var got []string
+	for _, e := range all(t, open(t, x.close())) {
+		text := fmt.Sprint(e.Serial, " ", e.Cause, " ", eventText(e.Event), ":")
+		for _, s := range e.Steps {
+			text += fmt.Sprint(" ", s.Law)
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"1 1001 tick: 1 2 3", "2 2000 telemetry of switch 1, 0 ports: 1", "3 2000 telemetry of switch 2, 0 ports: 2 3",
+		"4 2000 telemetry of switch 2, 0 ports: 3", "5 0 none:",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// The files have a limited size. A recording that lost its first files is not whole, and its first file that is left begins with the
+// laws and the newest inventory.
+func TestWriter_Rotates(t *testing.T) {
+	x := newWorld(t, Config{Bytes: MinBytes}, "{}", newSICC(t, nil))
+	rnd := testseed.New(t)
+	for range 10 {
+		incasts(x, rnd, 600)
+	}
+	path := x.close()
+	list, err := piecesOf(path)
+	if err != nil || len(list) != pieces {
+		t.Fatalf("%d files, %v", len(list), err)
+	}
+	size := int64(0)
+	for _, p := range list {
+		st, err := os.Stat(p.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += st.Size()
+	}
+	if size > MinBytes+pieces*(chunkBytes+64<<10) || x.w.Status().Lost > 0 {
+		t.Errorf("%d bytes, %+v", size, x.w.Status())
+	}
+	r := open(t, path)
+	first, err := r.Next()
+	if err != nil || first.Serial != 0 || len(first.Begins) != 1 {
+		t.Fatalf("%v, %+v", err, first)
+	}
+	kinds := map[string]int{}
+	for _, e := range all(t, r) {
+		if e.Serial == 0 {
+			kinds[eventText(e.Event)]++
+		}
+	}
+	if kinds["inventory of switch 1, 2 ports"] != 1 || kinds["inventory of host 1, 40 VMs"] != 1 || len(kinds) != 2 {
+		t.Errorf("the inventory at the begin: %v", kinds)
+	}
+	if p := r.Problems(); len(p) != 1 || !strings.Contains(p[0], "its beginning is missing") {
+		t.Errorf("%q", p)
+	}
+}
+
+// A file that is missing in the middle is noticed, and so is one that ends within an entry.
+func TestReader_MissingFile(t *testing.T) {
+	x := newWorld(t, Config{Bytes: MinBytes}, "{}", newSICC(t, nil))
+	incasts(x, testseed.New(t), 1400)
+	path := x.close()
+	list, err := piecesOf(path)
+	if err != nil || len(list) < 4 {
+		t.Fatalf("%d files, %v", len(list), err)
+	}
+	if err := os.Remove(list[1].path); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, path)
+	all(t, r)
+	if p := strings.Join(r.Problems(), "; "); !strings.Contains(p, "file 2 is missing") || !strings.Contains(p, "entries before entry") {
+		t.Errorf("%q", p)
+	}
+	st, err := os.Stat(list[2].path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(list[2].path, st.Size()-3); err != nil {
+		t.Fatal(err)
+	}
+	r = open(t, path)
+	all(t, r)
+	if p := strings.Join(r.Problems(), "; "); !strings.Contains(p, "file 3 ends within an entry") {
+		t.Errorf("%q", p)
+	}
+}
+
+// A controller that was killed leaves a recording without its last entries.
+func TestReader_Killed(t *testing.T) {
+	x := newWorld(t, Config{}, "{}", newSICC(t, nil))
+	incasts(x, testseed.New(t), 100)
+	path := x.close() + ".000001"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b[:len(b)-20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, path)
+	if n := len(all(t, r)); n < 100 || r.Ended() || len(r.Problems()) > 0 {
+		t.Errorf("%d entries, ended %v, %q", n, r.Ended(), r.Problems())
+	}
+}
+
+// A second recording of the same path gets files of its own, and is the one that is read.
+func TestWriter_Again(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rec")
+	for range 2 {
+		x := newWorld(t, Config{Path: path}, "{}", newSICC(t, nil))
+		x.now = time.Second
+		x.step(law.Tick{})
+		x.close()
+	}
+	r := open(t, path)
+	if list := all(t, r); len(list) != 2 || len(r.Problems()) > 0 {
+		t.Errorf("%d entries, %q", len(list), r.Problems())
+	}
+	if list, err := piecesOf(path); err != nil || len(list) != 2 {
+		t.Errorf("%d files, %v", len(list), err)
+	}
+}
+
+// A full disk loses entries and counts them; the laws do not wait. When there is room again, the recording continues and is not
+// whole.
+func TestWriter_FullDisk(t *testing.T) {
+	x := newWorld(t, Config{}, "{}", newSICC(t, nil))
+	rnd := testseed.New(t)
+	incasts(x, rnd, 10)
+	x.flush()
+	real := x.w.file.f
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	x.swap(full)
+	before := x.serial
+	incasts(x, rnd, 10)
+	x.flush()
+	x.swap(real)
+	if s := x.w.Status(); s.Lost != x.serial-before || !strings.Contains(s.Error, "no space left") {
+		t.Errorf("%+v, want %d lost", s, x.serial-before)
+	}
+	lost := x.serial - before
+	incasts(x, rnd, 10)
+	r := open(t, x.close())
+	list := all(t, r)
+	if p := r.Problems(); len(p) != 1 || !strings.HasPrefix(p[0], fmt.Sprint(lost)+" entries before entry") || uint64(len(list)) != x.serial+1-lost {
+		t.Errorf("%q, %d entries", p, len(list))
+	}
+	if s := x.w.Status(); s.Error != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// flush writes what waits, and returns when it is written or lost.
+func (x *world) flush() {
+	x.t.Helper()
+	x.w.end()
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	x.w.hand()
+	for end := time.Now().Add(30 * time.Second); x.w.entries.Load()+x.w.lost.Load() < x.serial; {
+		if time.Now().After(end) {
+			x.t.Fatal("the entries are not written")
+		}
+		x.w.mu.Unlock()
+		<-time.After(time.Millisecond)
+		x.w.mu.Lock()
+	}
+}
+
+// swap changes the file while nothing is written.
+func (x *world) swap(f *os.File) {
+	x.w.file.mu.Lock()
+	x.w.file.f = f
+	x.w.file.mu.Unlock()
+}
+
+// While the files do not follow, entries are lost, memory is limited, and no call waits.
+func TestWriter_SlowDisk(t *testing.T) {
+	x := newWorld(t, Config{}, "{}", silent{})
+	x.step(law.Tick{})
+	x.flush()
+	x.w.file.mu.Lock() // nothing can be written
+	ports := make([]telemetry.Port, 1024)
+	for i := range ports {
+		ports[i] = telemetry.Port{N: uint32(i), BacklogBytes: 1 << 40, Packets: 1 << 40, Bytes: 1 << 50, SentBytes: 1 << 50}
+	}
+	for range 400 { // 12 MB
+		x.step(&telemetry.Telemetry{At: 1, Ports: ports})
+	}
+	if x.w.lost.Load() == 0 {
+		t.Errorf("nothing is lost: %+v", x.w.Status())
+	}
+	x.w.file.mu.Unlock()
+	x.flush()
+	r := open(t, x.close())
+	n := uint64(len(all(t, r)))
+	if p := r.Problems(); len(p) == 0 || n+x.w.lost.Load() != x.serial+1 {
+		t.Errorf("%q, %d entries, %+v, %d events", p, n, x.w.Status(), x.serial)
+	}
+}
+
+// The hot path allocates nothing but its buffers.
+func TestWriter_Allocations(t *testing.T) {
+	e := &telemetry.Telemetry{At: 1, Ports: make([]telemetry.Port, 48)}
+	grant := law.Grant{Key: law.Key{Pair: law.Pair{VM: 3, Peer: vmAddress(1)}}, Value: 5, Lease: 1e9}
+	x := newWorld(t, Config{}, "{}", &always{[]law.Action{grant, grant}})
+	out := make([]law.Action, 0, 8)
+	if got := testing.AllocsPerRun(1000, func() {
+		x.serial++
+		x.w.Cause(x.serial)
+		out = x.laws[0].Step(1, e, out[:0])
+	}); got > 0 {
+		t.Errorf("%v allocations per event", got)
+	}
+	x.close()
+}
