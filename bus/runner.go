@@ -118,6 +118,19 @@ func (r *Runner) Command(agent string, cause *weirv1.Origin, grants []law.Grant)
 	return r.control.Command(agent, c)
 }
 
+// Plan sends an agent the laws of its ports. cause is the origin of the agent's last report.
+func (r *Runner) Plan(agent string, cause *weirv1.Origin, plan *weirv1.PortPlan) error {
+	bucket := lease.Bucket(agent, r.cfg.Buckets)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.terms[bucket] == 0 {
+		return fmt.Errorf("plan of %s: %w", agent, ErrNotHeld)
+	}
+	c := r.header(bucket, r.terms[bucket])
+	c.Incarnation, c.EchoNs, c.Plan = cause.GetIncarnation(), cause.GetStampNs(), plan
+	return r.control.Command(agent, c)
+}
+
 // header numbers a command. The caller has the lock until it is sent.
 func (r *Runner) header(bucket int, term uint64) *weirv1.Command {
 	r.sequence++

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/law"
 	"weir/law/inventory"
+	"weir/policy"
 	"weir/policy/store"
 )
 
@@ -36,6 +38,8 @@ type agents struct {
 	addresses map[netip.Addr]law.VM
 	looked    time.Duration // when silent agents were looked for, on the core's clock
 
+	policies *policies // nil: none, in tests
+
 	orders  map[*agent][]law.Grant // of the step that runs
 	results map[string]uint64      // of grants, by what became of them
 	refused map[string]uint64      // messages, by reason
@@ -53,6 +57,13 @@ type agent struct {
 		whole  *weirv1.Inventory
 	}
 	version string
+	node    policy.Node  // of its inventories
+	own     *policy.Node // node with what it may have; nil: to be made
+
+	plan      *weirv1.PlanState // as it reported last; nil: it takes no laws of policies
+	refusals  []*weirv1.RefusedGrant
+	offered   uint64 // the plan that was sent last
+	offeredAt time.Duration
 
 	sw    law.Switch // 0: none
 	host  law.Host
@@ -182,7 +193,7 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 		a.log.Info("an agent reports", "agent", name)
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
-		ag.inventories = agent{}.inventories // it restarted: serial numbers begin anew
+		ag.inventories, ag.offered = agent{}.inventories, 0 // it restarted: serial numbers begin anew
 	}
 	ag.heard, ag.origin = now, o
 	return ag
@@ -209,6 +220,12 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 	}
 	if part := m.GetInventory(); part != nil {
 		a.inventory(ag, part, m.GetHost() != 0)
+	}
+	if s := m.GetState(); s != nil && m.GetHost() != 0 {
+		ag.refusals = s.GetRefused()
+	} else if s != nil {
+		ag.plan = s.GetPlan()
+		a.policies.offer(ag)
 	}
 	if m.GetSwitch() != 0 {
 		if e := ag.differences.Arrivals(m); e != nil {
@@ -269,8 +286,14 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 		return
 	}
 	of.serial, of.whole = whole.GetSerial(), whole
-	both := &weirv1.Inventory{Ports: ag.inventories[0].whole.GetPorts(), Guests: ag.inventories[1].whole.GetGuests()}
-	a.link.nodes.put(store.Agent(ag.name, ag.sw, ag.host, both))
+	sw, vms := ag.inventories[0].whole, ag.inventories[1].whole
+	both := &weirv1.Inventory{Ports: sw.GetPorts(), Laws: sw.GetLaws(), Guests: vms.GetGuests(), Hypervisor: vms.GetHypervisor()}
+	ag.node, ag.own = store.Agent(ag.name, ag.sw, ag.host, both), nil
+	if a.policies != nil {
+		ag.node.Laws = a.policies.runs(ag.node.Laws)
+	}
+	a.link.nodes.put(ag.node)
+	a.policies.nudge()
 	if !host {
 		ag.ports = nil
 		for _, p := range whole.GetPorts() {
@@ -316,7 +339,9 @@ func (a *agents) setVMs(ag *agent, has map[law.VM]inventory.VM) {
 			}
 		}
 	}
+	a.policies.nudge()
 	for _, of := range a.inOrder(changed) {
+		of.own = nil
 		if of.host != 0 {
 			a.core.step(a.hostOf(of))
 		}
@@ -332,6 +357,32 @@ func (a *agents) hostOf(ag *agent) *inventory.Host {
 		}
 	}
 	return h
+}
+
+// live lists what agents have now, sorted by name. Nobody may change it.
+func (a *agents) live() []policy.Node {
+	out := make([]policy.Node, 0, len(a.known))
+	for _, name := range sortedKeys(a.known) {
+		ag := a.known[name]
+		if ag.own == nil {
+			own := ag.node
+			if own.Switch != nil && a.switches.of(ag.sw) != ag {
+				own.Switch = nil
+			}
+			if own.Host != nil && a.hosts.of(ag.host) != ag {
+				own.Host = nil
+			}
+			if h := own.Host; h != nil {
+				vms := slices.DeleteFunc(slices.Clone(h.VMs), func(v policy.NodeVM) bool { return a.vms.of(v.ID) != ag })
+				own.Host = &policy.NodeHost{ID: h.ID, Rate: h.Rate, VMs: vms}
+			}
+			ag.own = &own
+		}
+		if ag.own.Name != "" {
+			out = append(out, *ag.own)
+		}
+	}
+	return out
 }
 
 // look ends agents that are silent.
@@ -350,6 +401,7 @@ func (a *agents) look(now time.Duration) {
 }
 
 func (a *agents) leave(ag *agent) {
+	a.policies.nudge()
 	delete(a.known, ag.name)
 	delete(a.orders, ag)
 	if ag.host != 0 {

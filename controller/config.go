@@ -108,6 +108,7 @@ type Config struct {
 	Metrics    string                // address; "": nowhere
 	Bus        *Bus                  // nil: no agents
 	Laws       []Law                 // in addition to forwarding and polling
+	Specs      law.Specs             // laws of this build, for policies
 
 	Version string
 	Log     *slog.Logger // nil: none
@@ -136,6 +137,7 @@ func Load(path string, specs law.Specs) (*Config, error) {
 		return nil, err
 	}
 	c := f.config()
+	c.Specs = specs
 	c.Laws, err = f.laws(specs)
 	return c, err
 }

@@ -11,6 +11,11 @@
 //	agents.go     reports of agents on the bus, and which agent has what
 //	grants.go     grants of laws, to the agents
 //	link.go       the connection to the bus
+//	policies.go   policies: what follows from them and from what agents have
+//	apply.go      laws of policies begin, change and end
+//	instance.go   one of them: what it sees, and which of its grants hold
+//	caps.go       caps of guarantees
+//	enforced.go   what holds, for weir policy
 //	translate.go  flows, groups and meters in OpenFlow's form and back
 //	config.go     kind: Controller
 //	laws.go       laws that a file names
@@ -210,12 +215,8 @@ func (c *Core) take(e event) {
 
 func (c *Core) step(e law.Event) {
 	begun := time.Now()
-	for _, l := range c.laws {
-		c.out = l.Step(begun.Sub(c.begun), e, c.out[:0])
-		for i, a := range c.out {
-			c.carry(&l, a)
-			c.out[i] = nil
-		}
+	for i := range c.laws {
+		c.stepLaw(&c.laws[i], e)
 	}
 	if c.agents != nil {
 		c.agents.send()
@@ -224,6 +225,15 @@ func (c *Core) step(e law.Event) {
 	c.counts.lawNanos.Add(took)
 	if took > c.counts.slowestStepNanos.Load() {
 		c.counts.slowestStepNanos.Store(took)
+	}
+}
+
+// stepLaw passes an event to one law.
+func (c *Core) stepLaw(l *namedLaw, e law.Event) {
+	c.out = l.Step(c.now(), e, c.out[:0])
+	for i, a := range c.out {
+		c.carry(l, a)
+		c.out[i] = nil
 	}
 }
 

@@ -66,7 +66,7 @@ func (n *nodes) again(node *policy.Node) {
 
 // run writes until ctx is done.
 func (n *nodes) run(ctx context.Context) {
-	s := n.open(ctx)
+	_, s := n.open(ctx)
 	if s == nil {
 		return
 	}
@@ -111,14 +111,14 @@ func (n *nodes) prune(ctx context.Context, s *store.Store, seen map[string]bool)
 }
 
 // open makes the store, or opens it. It tries until ctx is done, and then returns nil.
-func (n *nodes) open(ctx context.Context) *store.Store {
+func (n *nodes) open(ctx context.Context) (store.KV, *store.Store) {
 	said := false
 	for {
 		call, cancel := context.WithTimeout(ctx, storeCall)
 		kv, err := store.Bus(call, n.conn, n.replicas)
 		cancel()
 		if err == nil {
-			return store.New(kv, store.Author{Identity: n.conn.Identity().String()})
+			return kv, store.New(kv, store.Author{Identity: n.conn.Identity().String()})
 		}
 		if !said && ctx.Err() == nil {
 			n.log.Warn("cannot open the store of policies: trying again", "error", err)
@@ -126,7 +126,7 @@ func (n *nodes) open(ctx context.Context) *store.Store {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return nil, nil
 		case <-time.After(storeAgain):
 		}
 	}

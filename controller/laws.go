@@ -14,6 +14,8 @@ import (
 type Law struct {
 	Name string // in logs and status
 	New  func() (law.Law, error)
+	// Params are all of its parameters, as policies write them; nil: it is not a law of a file.
+	Params json.RawMessage
 }
 
 // forController returns the laws of a build that run at a controller.
@@ -63,7 +65,15 @@ func (f *File) laws(specs law.Specs) ([]Law, error) {
 		if !ok {
 			return nil, fmt.Errorf("law %s: this build has no such law of a controller", name)
 		}
-		out = append(out, Law{Name: name, New: func() (law.Law, error) {
+		params := l.Params()
+		if err := config.DecodeParams(text, params); err != nil {
+			return nil, fmt.Errorf("law %s: %w", name, err)
+		}
+		all, err := json.Marshal(params)
+		if err != nil {
+			return nil, fmt.Errorf("law %s: %w", name, err)
+		}
+		out = append(out, Law{Name: name, Params: all, New: func() (law.Law, error) {
 			params := l.Params()
 			if err := config.DecodeParams(text, params); err != nil {
 				return nil, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bus/weirv1"
 	"weir/datapath/host"
 	"weir/law"
 )
@@ -34,11 +35,26 @@ type grants struct {
 	set     uint64
 	capped  uint64 // of set: those whose lease was shortened
 	refused map[host.Reason]uint64
+	recent  map[refusedGrant]recentRefusal
 	ended   bool
 }
 
+// refusedGrant is a VM and an owner whose grant was refused.
+type refusedGrant struct {
+	vm    law.VM
+	owner law.Owner
+}
+
+type recentRefusal struct {
+	at  time.Time
+	why host.Reason
+}
+
+// refusedFor is how long a refused grant is reported.
+const refusedFor = time.Second
+
 func newGrants(log *slog.Logger) *grants {
-	return &grants{log: log, now: time.Now, refused: map[host.Reason]uint64{}}
+	return &grants{log: log, now: time.Now, refused: map[host.Reason]uint64{}, recent: map[refusedGrant]recentRefusal{}}
 }
 
 // obey sets the grants of a command. age is the time since the report that it answers; h is nil while nothing is enforced.
@@ -47,6 +63,9 @@ func (g *grants) obey(h *host.Host, term uint64, age time.Duration, list []law.G
 	defer g.mu.Unlock()
 	if h == nil || g.ended {
 		g.refuse(notOpen, uint64(len(list)), errors.New("this agent enforces nothing at present"))
+		for i := range list {
+			g.note(&list[i], notOpen)
+		}
 		return
 	}
 	for i := range list {
@@ -62,9 +81,32 @@ func (g *grants) obey(h *host.Host, term uint64, age time.Duration, list []law.G
 		if r := (*host.Refused)(nil); errors.As(e, &r) {
 			why = r.Why
 			g.set--
+			g.note(&r.Grant, why)
 		}
 		g.refuse(why, 1, e)
 	}
+}
+
+// note keeps a refused grant for the next reports. There are at most as many as a report lists.
+func (g *grants) note(of *law.Grant, why host.Reason) {
+	k := refusedGrant{of.Key.VM, of.Owner}
+	if _, known := g.recent[k]; known || len(g.recent) < weirv1.MaxRefused {
+		g.recent[k] = recentRefusal{g.now(), why}
+	}
+}
+
+// refusals lists the grants that were refused lately.
+func (g *grants) refusals() (out []*weirv1.RefusedGrant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for k, r := range g.recent {
+		if g.now().Sub(r.at) > refusedFor {
+			delete(g.recent, k)
+			continue
+		}
+		out = append(out, &weirv1.RefusedGrant{Vm: uint32(k.vm), Owner: uint32(k.owner), Reason: string(r.why)})
+	}
+	return out
 }
 
 // capLease shortens a lease that is too long, and reports whether it did. age is the time since the report that the command
