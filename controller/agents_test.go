@@ -171,16 +171,17 @@ func (k *busKit) status() *Status {
 type played struct {
 	*bus.Agent
 	grants chan []law.Grant
+	plans  chan *weirv1.PortPlan
 }
 
 func (k *busKit) agent(name string) *played {
 	k.t.Helper()
-	p := &played{grants: make(chan []law.Grant, 4096)}
+	p := &played{grants: make(chan []law.Grant, 4096), plans: make(chan *weirv1.PortPlan, 4096)}
 	dir := k.enrol("agent/" + name)
 	begun := time.Now()
 	a, err := bus.NewAgent(bus.AgentConfig{
 		Client: bus.ClientConfig{URLs: []string{k.url}, Files: pki.In(dir, name)}, Buckets: 4, Terms: bus.TermFile{Path: filepath.Join(dir, "term")},
-		Clock: func() time.Duration { return time.Since(begun) + time.Second }, Obey: func(_ *weirv1.Command, g []law.Grant) { p.grants <- g },
+		Clock: func() time.Duration { return time.Since(begun) + time.Second }, Obey: p.obey,
 	})
 	if err != nil {
 		k.t.Fatal(err)
@@ -189,6 +190,15 @@ func (k *busKit) agent(name string) *played {
 	k.t.Cleanup(a.Close)
 	k.until("the agent is connected", a.Conn().Connected)
 	return p
+}
+
+func (p *played) obey(c *weirv1.Command, g []law.Grant) {
+	if c.GetPlan() != nil {
+		p.plans <- c.GetPlan()
+	}
+	if len(g) > 0 {
+		p.grants <- g
+	}
 }
 
 func (k *busKit) until(what string, ok func() bool) {

@@ -23,7 +23,8 @@ const (
 	// reportEvery and reportLeast are the times between two reports of what is enforced: without and with changes.
 	reportEvery = 3 * time.Second
 	reportLeast = 500 * time.Millisecond
-	storeRead   = 30 * time.Second // for reading all policies
+	storeRead   = 30 * time.Second      // for reading all policies
+	planBytes   = weirv1.MaxMessage / 2 // of all parameters in a plan
 )
 
 // policies enforces the policies of the store. One goroutine reads and compiles them, so that the laws do not wait. What follows is
@@ -392,8 +393,12 @@ func (of *plannedPorts) fill(plan *weirv1.PortPlan, w *wanted) {
 		return cmp.Or(cmp.Compare(x.since-1, y.since-1), cmp.Compare(x.law, y.law), bytes.Compare(x.params, y.params), cmp.Compare(x.percent, y.percent))
 	})
 	place := map[int]uint32{}
+	bytes := 0
 	for _, i := range order[:min(len(order), weirv1.MaxSettings)] {
 		s := &of.settings[i]
+		if bytes += len(s.params); bytes > planBytes || len(s.params) > weirv1.MaxParams {
+			break // younger policies are left out
+		}
 		place[i] = uint32(len(plan.Settings))
 		plan.Settings = append(plan.Settings, &weirv1.LawSetting{Law: s.law, Params: s.params, Percent: uint32(s.percent)})
 	}
@@ -403,7 +408,7 @@ func (of *plannedPorts) fill(plan *weirv1.PortPlan, w *wanted) {
 			at, has := place[i]
 			if !has {
 				w.problems = append(w.problems, policy.Problem{Target: of.target[n], Law: of.settings[i].law, Off: true,
-					Reason: fmt.Sprintf("its switch has more than %d different settings of laws", weirv1.MaxSettings)})
+					Reason: fmt.Sprintf("its switch has more than %d different settings of laws, or they are too long", weirv1.MaxSettings)})
 				continue
 			}
 			port.Settings = append(port.Settings, at)

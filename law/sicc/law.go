@@ -27,7 +27,7 @@ type Law struct {
 	ports    map[law.Port]*port
 	switches map[law.Switch][]*port // in the order in which they were reported first
 	limited  map[pair]int           // by how many ports
-	vms      map[netip.Addr]law.VM
+	vms      map[netip.Addr]atHost
 	ofHost   map[law.Host][]netip.Addr
 	towards  map[law.Switch]map[netip.Addr]uint32 // the port by which data to an address leaves; ArrivalsRequest
 	counts   Counts
@@ -59,6 +59,12 @@ type port struct {
 	known   map[pair]bool
 }
 
+// atHost is a VM, and the host that reported it last.
+type atHost struct {
+	vm   law.VM
+	host law.Host
+}
+
 // pair is the VM that sends data through a port, and where to.
 type pair struct {
 	vm   law.VM
@@ -72,7 +78,7 @@ func New(p Params) (*Law, error) {
 	}
 	return &Law{
 		p: p, ports: map[law.Port]*port{}, switches: map[law.Switch][]*port{}, limited: map[pair]int{},
-		vms: map[netip.Addr]law.VM{}, ofHost: map[law.Host][]netip.Addr{},
+		vms: map[netip.Addr]atHost{}, ofHost: map[law.Host][]netip.Addr{},
 		towards: map[law.Switch]map[netip.Addr]uint32{}, renewal: time.Duration(p.Lease) / 3,
 	}, nil
 }
@@ -242,7 +248,7 @@ func (l *Law) learn(e *telemetry.Arrivals) {
 
 // join remembers that an address sends through a port to another.
 func (l *Law) join(at *port, source, destination netip.Addr, out []law.Action) []law.Action {
-	vm := l.vms[source]
+	vm := l.vms[source].vm
 	if vm == 0 {
 		l.counts.Unknown++
 		return out
@@ -324,13 +330,15 @@ func (l *Law) port(where law.Port) *port {
 // setHost replaces what a host's VMs may send from.
 func (l *Law) setHost(h law.Host, vms []inventory.VM) {
 	for _, a := range l.ofHost[h] {
-		delete(l.vms, a)
+		if l.vms[a].host == h { // else a VM with this address began at another host before this one reported its end
+			delete(l.vms, a)
+		}
 	}
 	delete(l.ofHost, h)
 	for _, vm := range vms {
 		for _, p := range vm.Addresses {
 			if p.IsSingleIP() {
-				l.vms[p.Addr()] = vm.Number
+				l.vms[p.Addr()] = atHost{vm.Number, h}
 				l.ofHost[h] = append(l.ofHost[h], p.Addr())
 			}
 		}
