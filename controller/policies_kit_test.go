@@ -193,6 +193,8 @@ type actor struct {
 	owners map[uint32]map[uint32]bool // of window grants, by VM
 	at     map[uint32]time.Time       // of the last grant of any kind
 	got    *weirv1.PortPlan
+
+	released map[uint32]int // grants, by VM
 }
 
 // actor begins an agent. It is silent after stop.
@@ -200,7 +202,7 @@ func (k *policyKit) actor(name string, number uint32) (a *actor, stop func()) {
 	k.t.Helper()
 	a = &actor{
 		played: k.agent(name), k: k, number: number, serial: 1, window: map[uint32]uint64{}, rate: map[uint32]uint64{}, owners: map[uint32]map[uint32]bool{},
-		at: map[uint32]time.Time{}, plan: &weirv1.PlanState{},
+		at: map[uint32]time.Time{}, released: map[uint32]int{}, plan: &weirv1.PlanState{},
 	}
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -248,6 +250,7 @@ func (a *actor) granted(list []law.Grant) {
 		to[vm] = g.Value
 		if g.Lease == 0 {
 			to[vm] = 0
+			a.released[vm]++
 		}
 		a.at[vm] = time.Now()
 	}
@@ -312,13 +315,15 @@ func (a *actor) says(s *weirv1.PlanState) {
 	a.plan = s
 }
 
-// windows returns the windows and rates of VMs, for comparisons: "1:3000 2:2000/9Gbit".
+// holds returns the windows and rates of VMs, for comparisons: "1:3000 2:2000/9Gbit".
 func (a *actor) holds() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []string
-	vms := sortedKeys(a.at)
-	for _, vm := range vms {
+	for _, vm := range sortedKeys(a.at) {
+		if time.Since(a.at[vm]) > time.Second {
+			continue // the lease has ended
+		}
 		text := fmt.Sprintf("%d:%d", vm, a.window[vm])
 		if r := a.rate[vm]; r > 0 {
 			text += "/" + law.Rate(r).String()

@@ -43,6 +43,11 @@ func TestPolicies_FromStoreToGrants(t *testing.T) {
 	k.remove("gold")
 	h1.until("")
 	h2.until("")
+	h1.mu.Lock()
+	if n := h1.released[1]; n != 3 { // the window of the edit, the last window, and the cap
+		t.Errorf("%d grants were released, want 3", n)
+	}
+	h1.mu.Unlock()
 	s = k.status().Policies
 	if len(s.Laws) != 0 || s.Caps != 0 {
 		t.Errorf("%+v", s)
@@ -131,23 +136,14 @@ func TestPolicies_VMsMove(t *testing.T) {
 	h2.has("9 other b 10.0.0.1", "2 web2 a 10.0.0.2") // with the address of the one that moved
 	h1.has()                                          // it stops
 	h1.has("3 web3 a 10.0.0.1")                       // and another has the address next
-	h1.until3("3:3000/2Gbit")
+	h1.until("3:3000/2Gbit")
 	if got := h2.holds(); strings.Contains(got, "9:") {
 		t.Errorf("VM 9 of another tenant has %q", got)
 	}
 	stop() // the agent is silent: its VM is free, and begins elsewhere
 	h1.has("3 web3 a 10.0.0.1", "2 web2 a 10.0.0.2")
-	h1.until3("2:3000/2Gbit 3:3000/2Gbit")
+	h1.until("2:3000/2Gbit 3:3000/2Gbit")
 	k.shows("gold", policy.Degraded, "no controller reaches the agent h2") // the store still has its VMs
-}
-
-// until3 is until without VM 1, which has left: its grants end by themselves.
-func (a *actor) until3(want string) {
-	a.k.t.Helper()
-	a.mu.Lock()
-	delete(a.at, 1)
-	a.mu.Unlock()
-	a.until(want)
 }
 
 // A label that changes makes two policies meet: the older one stays, and the other is degraded.
