@@ -116,7 +116,7 @@ func (m *planMaker) settings(ports []Planned) {
 // keys returns a law's keys in a file: those of all ports, and those in the entry of a port.
 func (m *planMaker) keys(l *PlannedLaw) (all, entry map[string]any, err error) {
 	if l.Law == ecn {
-		k, err := marking(l)
+		k, err := markKey(l)
 		return nil, map[string]any{"mark": k, "percent": 0}, err
 	}
 	for _, of := range m.agent.laws {
@@ -130,8 +130,8 @@ func (m *planMaker) keys(l *PlannedLaw) (all, entry map[string]any, err error) {
 	return nil, nil, fmt.Errorf("this agent has no law %s for its ports", l.Law)
 }
 
-// marking returns the key mark from the parameters of ecn.
-func marking(l *PlannedLaw) (*Mark, error) {
+// markKey returns the key mark from the parameters of ecn.
+func markKey(l *PlannedLaw) (*Mark, error) {
 	p := struct {
 		Threshold law.Limit `json:"threshold"`
 		NotECT    string    `json:"not_ect"`
