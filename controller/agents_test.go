@@ -81,7 +81,7 @@ func (l *answering) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 
 // busKit is a controller with a bus of its own, and agents that a test plays.
 type busKit struct {
-	t   *testing.T
+	t   testing.TB
 	ca  *pki.CA
 	dir string
 	cfg *Config
@@ -89,7 +89,7 @@ type busKit struct {
 	law *answering
 }
 
-func newBusKit(t *testing.T) *busKit {
+func newBusKit(t testing.TB) *busKit {
 	t.Helper()
 	k := &busKit{t: t, dir: t.TempDir(), law: &answering{vms: map[law.VM]law.Host{}}}
 	k.ca = &pki.CA{Dir: filepath.Join(k.dir, "ca")}

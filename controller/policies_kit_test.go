@@ -82,7 +82,7 @@ type policyKit struct {
 
 func (k *policyKit) run() { k.stop = k.busKit.run() }
 
-func newPolicyKit(t *testing.T) *policyKit {
+func newPolicyKit(t testing.TB) *policyKit {
 	t.Helper()
 	k := &policyKit{busKit: newBusKit(t), reader: policy.NewReader(policySpecs())}
 	k.cfg.Specs, k.cfg.Laws = policySpecs(), nil
