@@ -52,7 +52,7 @@ func (p *policies) apply(w *wanted) {
 		p.core.laws = append(p.core.laws, namedLaw{in.group.law, in.owner, in})
 	}
 	for _, in := range p.running[min(len(kept), len(p.running)):] {
-		p.tell(in)
+		p.inform(in)
 	}
 	if p.caps != nil {
 		p.caps.set(w.caps)
@@ -79,7 +79,7 @@ func (p *policies) reselect(now time.Duration, in *instance, g *group) {
 	if g.vms != nil {
 		p.carry(in, in.release(now, func(vm law.VM) bool { return !g.vms[vm] }))
 	}
-	p.tell(in)
+	p.inform(in)
 }
 
 func mapsEqual[K comparable](a, b map[K]bool) bool {
@@ -184,8 +184,8 @@ func (p *policies) refuse(g *group, w *wanted, why string) {
 	}
 }
 
-// tell tells a law which ports and VMs there are.
-func (p *policies) tell(in *instance) {
+// inform passes the ports and VMs that there are to a law.
+func (p *policies) inform(in *instance) {
 	l := &namedLaw{in.group.law, in.owner, in}
 	for _, name := range sortedKeys(p.agents.known) {
 		ag := p.agents.known[name]

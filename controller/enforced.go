@@ -23,7 +23,7 @@ type reporter struct {
 	said  bool // that it cannot write
 }
 
-// seen is what the laws' goroutine knows.
+// seen has what the laws' goroutine knows.
 type seen struct {
 	wanted *wanted
 	nodes  []policy.Node

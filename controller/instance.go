@@ -161,7 +161,7 @@ func (in *instance) passes(now time.Duration, g *law.Grant) bool {
 		vm = in.vmOf(g.Key.Flow.Src.Addr())
 	}
 	k := liveKey{g.Kind, g.Key}
-	if g.Lease == 0 { // what was granted can be released, also after the selection changed
+	if g.Lease == 0 { // a grant can be released also after the selection changed
 		_, granted := in.live[k]
 		delete(in.live, k)
 		if granted {

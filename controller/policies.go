@@ -27,7 +27,7 @@ const (
 	planBytes   = weirv1.MaxMessage / 2 // of all parameters in a plan
 )
 
-// policies enforces the policies of the store. One goroutine reads and compiles them, so that the laws do not wait. What follows is
+// policies enforces the policies of the store. One goroutine reads and compiles them, so that the laws do not wait. The result is
 // applied on the laws' goroutine, which owns the fields below "laws".
 type policies struct {
 	core   *Core
@@ -48,7 +48,7 @@ type policies struct {
 	base    int     // laws of the core that are not of policies
 }
 
-// wanted is what follows from the policies and what agents have.
+// wanted has the laws, caps and plans that follow from the policies and from what agents have.
 type wanted struct {
 	change  uint64
 	state   *policy.State

@@ -102,7 +102,7 @@ const filePrefix = "(the file of controller "
 // IsFile reports whether a policy is made of a controller's file.
 func IsFile(policy string) bool { return strings.HasPrefix(policy, filePrefix) }
 
-// Observe changes a state from what should hold to what holds, as controllers report it. change is the last change of the policies.
+// Observe leaves out of a compiled state what controllers do not enforce, as they report it. change is the last change of the policies.
 func (s *State) Observe(lives []Live, change uint64, now time.Time) {
 	o := newObserver(s, lives, change, now)
 	for i := range s.Targets {

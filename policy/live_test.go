@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What controllers report changes what is shown: problems, agents that nobody commands, old reports, changes that are not applied.
+// The state shows what controllers report: problems, agents that nobody commands, old reports, changes that are not applied.
 func TestView_ShowsWhatHolds(t *testing.T) {
 	policies := []Policy{
 		read(t, 1, "name: vms\nselect: {vms: {names: [web1, db1]}}\nlaws: {remote: {}}\nguarantee: {cap: 1Gbit}\n"),

@@ -25,8 +25,8 @@ const lookAtLaws = time.Second
 
 // planned runs the laws that policies want at the ports of this switch. It makes a file of kind: Switch from the controller's plan,
 // next to the agent's state, and runs it as any such file. So the laws of the last plan run without a controller, and after a
-// restart of the agent: a law in the kernel limits by what it measures itself, and does not become wrong when nobody renews it.
-// It gets its heartbeat from this process, so that its windows are released when the agent dies.
+// restart of the agent. A law in the kernel limits by its own measurements, and does not become wrong when nobody renews it. It gets
+// its heartbeat from this process, so that its windows are released when the agent dies.
 type planned struct {
 	*laws
 	log    *slog.Logger

@@ -40,7 +40,7 @@ func parsed(t *testing.T, text string) *Config {
 	return c
 }
 
-// The laws of policies become a file that the switch accepts. What it cannot run is left out with the reason, and stops nothing else.
+// The laws of policies become a file that the switch accepts. Laws that it cannot run are left out with the reason, and stop no others.
 func TestPlan(t *testing.T) {
 	fairq := func(place, percent int, keys string) PlannedLaw {
 		return PlannedLaw{place, "fairq", json.RawMessage(keys), percent}

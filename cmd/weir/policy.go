@@ -428,7 +428,8 @@ func policyExplainCommand(f *policyFlags) *cobra.Command {
 		Use:   "explain TARGET",
 		Short: "Show what holds for a port, host or VM, by which policy, and why others do not",
 		Long: `Show which laws, parameters and guarantee hold for a port (tor1/swp1), a host (h1) or a VM (web1, or
-h1/web1), by which policies, why other policies do not, and which grants a VM has, as controllers report it.`,
+h1/web1), by which policies, and why other policies do not. Controllers report what holds, and the grants of
+each VM.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, s *policySession) error {
