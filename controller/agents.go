@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -357,32 +356,6 @@ func (a *agents) hostOf(ag *agent) *inventory.Host {
 		}
 	}
 	return h
-}
-
-// live lists what agents have now, sorted by name. Nobody may change it.
-func (a *agents) live() []policy.Node {
-	out := make([]policy.Node, 0, len(a.known))
-	for _, name := range sortedKeys(a.known) {
-		ag := a.known[name]
-		if ag.own == nil {
-			own := ag.node
-			if own.Switch != nil && a.switches.of(ag.sw) != ag {
-				own.Switch = nil
-			}
-			if own.Host != nil && a.hosts.of(ag.host) != ag {
-				own.Host = nil
-			}
-			if h := own.Host; h != nil {
-				vms := slices.DeleteFunc(slices.Clone(h.VMs), func(v policy.NodeVM) bool { return a.vms.of(v.ID) != ag })
-				own.Host = &policy.NodeHost{ID: h.ID, Rate: h.Rate, VMs: vms}
-			}
-			ag.own = &own
-		}
-		if ag.own.Name != "" {
-			out = append(out, *ag.own)
-		}
-	}
-	return out
 }
 
 // look ends agents that are silent.

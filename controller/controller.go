@@ -12,6 +12,7 @@
 //	grants.go     grants of laws, to the agents
 //	link.go       the connection to the bus
 //	policies.go   policies: what follows from them and from what agents have
+//	plans.go      laws of switches' ports
 //	apply.go      laws of policies begin, change and end
 //	instance.go   one of them: what it sees, and which of its grants hold
 //	caps.go       caps of guarantees

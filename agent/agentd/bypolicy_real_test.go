@@ -222,6 +222,17 @@ func TestLawsByPolicy(t *testing.T) {
 	m.until("a plan for another run of the agent is refused", func(s *agentd.Status) bool {
 		return s.Bus.Commands["incarnation"] > before || s.Bus.Commands["obeyed"] == 0
 	})
+	m.mu.Lock()
+	now := m.origin
+	m.mu.Unlock()
+	seen := m.newest(func(e *weirv1.Events) bool { return len(e.GetState().GetTerms()) > 0 }).GetState().GetTerms()[0]
+	if err := m.runner.Control().Command(agentName, &weirv1.Command{
+		Bucket: seen.GetBucket(), Term: seen.GetTerm() - 1, Controller: seen.GetController(), Sequence: 1 << 40,
+		Incarnation: now.GetIncarnation(), EchoNs: now.GetStampNs(), Plan: refused,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m.until("a plan of a former term is refused", func(s *agentd.Status) bool { return s.Bus.Commands["stale_term"] > 0 })
 	if m.planState().GetSerial() == refused.GetSerial() {
 		t.Error("the plan was obeyed")
 	}
