@@ -141,6 +141,29 @@ func (k *policyKit) commit(texts []store.Text, remove []string) {
 	}
 }
 
+// spoil replaces the head of the store, and returns the one before. nil: it becomes unreadable.
+func (k *policyKit) spoil(head []byte) []byte {
+	k.t.Helper()
+	conn, err := bus.Dial(bus.ClientConfig{URLs: []string{k.url}, Files: pki.In(k.enrol("controller/spoils"), "spoils")})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer conn.Close()
+	k.until("the spoiler is connected", conn.Connected)
+	kv, err := store.Bus(k.t.Context(), conn, 0)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	before, _, err := kv.Get(k.t.Context(), "head")
+	if err == nil {
+		err = kv.Put(k.t.Context(), "head", append([]byte("x")[:1-min(len(head), 1)], head...))
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return before
+}
+
 // view is what `weir policy` shows.
 func (k *policyKit) view() *policy.View {
 	k.t.Helper()
@@ -195,6 +218,7 @@ type actor struct {
 	got    *weirv1.PortPlan
 
 	released map[uint32]int // grants, by VM
+	reports  int
 }
 
 // actor begins an agent. It is silent after stop.
@@ -262,6 +286,7 @@ func (a *actor) report() {
 	host := &weirv1.Inventory{Serial: a.serial, Guests: a.guests, Hypervisor: &weirv1.Hypervisor{Rate: 10e9}}
 	sw := &weirv1.Inventory{Serial: a.serial, Ports: a.ports, Laws: []string{"queue"}}
 	plan, refuse := a.plan, a.refuse
+	a.reports++
 	a.mu.Unlock()
 	for _, i := range []*weirv1.Inventory{host, sw} {
 		parts, err := i.Split()

@@ -70,6 +70,11 @@ func TestPolicies_SelectionChanges(t *testing.T) {
 	if s := k.status().Policies.Laws; len(s) != 1 || s[0].Passed < passed {
 		t.Errorf("the law began anew: %+v", s)
 	}
+	h1.mu.Lock()
+	defer h1.mu.Unlock()
+	if n := h1.released[1]; n != 1 {
+		t.Errorf("%d grants of web1 were released, want 1", n)
+	}
 }
 
 // Two policies with other parameters of the same law are two laws. Each has an owner of its own if they can meet at a VM.
@@ -199,11 +204,26 @@ func TestPolicies_ControllerRestarts(t *testing.T) {
 	k.apply("name: q\nselect: {ports: {names: [sw/swp1]}}\nlaws: {queue: {}}\n")
 	plan := sw.planned("a plan", func(p *weirv1.PortPlan) bool { return len(p.GetPorts()) == 1 })
 	sw.says(&weirv1.PlanState{})
+	head := k.spoil(nil) // the next controller cannot read the policies at first
 	k.stop()
 	sw.mu.Lock()
 	sw.got = nil
 	sw.mu.Unlock()
 	k.run()
+	k.until("the controller commands the agent", func() bool {
+		s := k.status().Bus.Agents
+		return len(s) == 1 && s[0].Commands && s[0].Ports == 1
+	})
+	sw.mu.Lock()
+	from := sw.reports
+	sw.mu.Unlock()
+	k.until("it has reported its plan many times", func() bool { sw.mu.Lock(); defer sw.mu.Unlock(); return sw.reports > from+10 })
+	sw.mu.Lock()
+	if sw.got != nil {
+		t.Errorf("before the policies were read, a plan of %d ports came", len(sw.got.GetPorts()))
+	}
+	sw.mu.Unlock()
+	k.spoil(head)
 	if next := sw.planned("a plan of the next controller", func(*weirv1.PortPlan) bool { return true }); next.GetSerial() != plan.GetSerial() {
 		t.Errorf("the first plan has %d ports", len(next.GetPorts()))
 	}
