@@ -377,7 +377,7 @@ func (a *actor) until(want string) {
 // planned waits for a plan that the test likes, and returns it.
 func (a *actor) planned(what string, ok func(*weirv1.PortPlan) bool) (plan *weirv1.PortPlan) {
 	a.k.t.Helper()
-	a.k.busKit.until(what, func() bool {
+	a.k.until(what, func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		plan = a.got

@@ -28,7 +28,7 @@ const lookAtLaws = time.Second
 // restart of the agent. A law in the kernel limits by its own measurements, and does not become wrong when nobody renews it. It gets
 // its heartbeat from this process, so that its windows are released when the agent dies.
 type planned struct {
-	*laws
+	laws   *laws
 	log    *slog.Logger
 	o      *Options
 	name   string                // of the switch
