@@ -197,9 +197,17 @@ func TestLawsByPolicy(t *testing.T) {
 	m.send(fairqPlan(t, `{"target_fraction":0.3}`, 10, 1))
 	m.enforces("part")
 	m.stopController()
-	a.kill()
-	m.start(file)
+	next := m.start(file, overVariable+"=1")
+	if err := <-a.done; err != nil {
+		t.Errorf("the first process: %v", err)
+	}
+	a.done <- nil
+	m.until("the second answers", func(s *agentd.Status) bool { return s.PID == next.cmd.Process.Pid && s.Switch.Laws.Off == "" })
 	attached(2) // without a controller
+	next.kill()
+	m.start(file)
+	m.until("the third answers", func(s *agentd.Status) bool { return s.PID != next.cmd.Process.Pid && s.Switch.Laws.Off == "" })
+	attached(2)
 	m.enforces("part")
 	m.startController()
 	m.send(fairqPlan(t, `{"target_fraction":0.3}`, 0, 1))

@@ -108,6 +108,9 @@ func (l *laws) begins(ctx context.Context) (context.Context, func()) {
 		cancel()
 		l.mu.Lock()
 		l.cancel, l.ended = nil, nil
+		if l.failed == "" {
+			l.failed = "ended" // until run notes why
+		}
 		l.mu.Unlock()
 		close(ended)
 	}

@@ -88,16 +88,30 @@ func (p *planned) take(plan *weirv1.PortPlan) {
 func (p *planned) follow(stop <-chan struct{}) {
 	look := time.NewTicker(lookAtLaws)
 	defer look.Stop()
+	var last *weirv1.PortPlan
+	var tried time.Time
 	for {
 		select {
 		case <-stop:
 			return
-		case plan := <-p.news:
-			p.carryOut(plan)
+		case last = <-p.news:
+			p.carryOut(last)
+			tried = time.Now()
 		case <-look.C:
+			if p.failed() && time.Since(tried) >= lawsAgain {
+				p.carryOut(last)
+				tried = time.Now()
+			}
 		}
 		p.look()
 	}
+}
+
+// failed reports whether the last plan could not be carried out.
+func (p *planned) failed() bool {
+	p.state.Lock()
+	defer p.state.Unlock()
+	return p.problem != ""
 }
 
 // carryOut runs the laws of a plan. If they cannot run, those of the plan before continue.
