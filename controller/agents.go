@@ -349,10 +349,12 @@ func (a *agents) setVMs(ag *agent, has map[law.VM]inventory.VM) {
 
 // hostOf returns the event about a host and the VMs that it may have, sorted.
 func (a *agents) hostOf(ag *agent) *inventory.Host {
-	h := &inventory.Host{At: ag.host}
+	h := &inventory.Host{At: ag.host, Rate: law.Rate(ag.inventories[1].whole.GetHypervisor().GetRate())}
 	for _, n := range sortedKeys(ag.has) {
 		if a.vms.of(n) == ag {
-			h.VMs = append(h.VMs, ag.has[n])
+			vm := ag.has[n]
+			vm.Guarantee = a.policies.guarantee(n)
+			h.VMs = append(h.VMs, vm)
 		}
 	}
 	return h

@@ -58,6 +58,9 @@ func (l *answering) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 			}
 		}
 		for _, vm := range e.VMs {
+			if g := vm.Guarantee; g.Weight > 0 {
+				l.note("VM %d of %v: rate %v, weight %d, cap %v", vm.Number, e.Rate, g.Rate, g.Weight, g.Cap)
+			}
 			vms = append(vms, vm.Number)
 			l.vms[vm.Number] = e.At
 		}

@@ -61,11 +61,32 @@ func (p *policies) apply(w *wanted) {
 			w.problems = append(w.problems, policy.Problem{Target: w.targets[vm], Off: true, Reason: noOwner})
 		}
 	}
+	before := p.applied
 	p.plans, p.applied = w.plans, w
+	p.promise(before)
 	for _, ag := range p.agents.known {
 		p.offer(ag)
 	}
 	p.core.step(law.Tick{})
+}
+
+// promise passes to all laws the guarantees that have changed.
+func (p *policies) promise(before *wanted) {
+	if before == nil {
+		before = &wanted{}
+	}
+	for _, name := range sortedKeys(p.agents.known) {
+		ag := p.agents.known[name]
+		if ag.host == 0 || p.agents.hosts.of(ag.host) != ag {
+			continue
+		}
+		for vm := range ag.has {
+			if before.given[vm] != p.applied.given[vm] {
+				p.core.step(p.agents.hostOf(ag))
+				break
+			}
+		}
+	}
 }
 
 // reselect changes the selection of a running law. Grants for VMs that are no longer selected are released, and the law learns again

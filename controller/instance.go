@@ -143,7 +143,7 @@ func (in *instance) filter(e law.Event) law.Event {
 		if in.group.vms == nil {
 			return e
 		}
-		in.vms = inventory.Host{At: e.At, VMs: in.vms.VMs[:0]}
+		in.vms = inventory.Host{At: e.At, Rate: e.Rate, VMs: in.vms.VMs[:0]}
 		for _, v := range e.VMs {
 			if in.group.vms[v.Number] {
 				in.vms.VMs = append(in.vms.VMs, v)

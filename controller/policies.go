@@ -13,6 +13,7 @@ import (
 
 	"weir/bus/weirv1"
 	"weir/law"
+	"weir/law/inventory"
 	"weir/policy"
 	"weir/policy/store"
 )
@@ -54,6 +55,7 @@ type wanted struct {
 	state   *policy.State
 	groups  []*group
 	caps    map[law.VM]law.Rate
+	given   map[law.VM]inventory.Guarantee
 	targets map[law.VM]string // names of VMs
 	plans   map[string]*weirv1.PortPlan
 	// problems are those that compiling cannot see.
@@ -117,6 +119,14 @@ func (p *policies) poke() {
 	case p.wake <- struct{}{}:
 	default:
 	}
+}
+
+// guarantee returns what policies promise a VM.
+func (p *policies) guarantee(vm law.VM) inventory.Guarantee {
+	if p == nil || p.applied == nil {
+		return inventory.Guarantee{}
+	}
+	return p.applied.given[vm]
 }
 
 // runs lists the laws that an agent's machine can have: those of its build, and those that a controller runs for it.
@@ -197,25 +207,26 @@ func (p *policies) read(ctx context.Context, s *store.Store) (*store.Snapshot, e
 // compile decides what holds, and applies it.
 func (p *policies) compile(ctx context.Context, change uint64, list []policy.Policy) {
 	p.moved.Store(false)
-	var inventory []policy.Node
-	if !p.core.Do(ctx, func() { inventory = p.agents.live() }) {
+	var agents []policy.Node
+	if !p.core.Do(ctx, func() { agents = p.agents.live() }) {
 		return
 	}
 	begun := time.Now()
-	w := p.want(change, list, inventory)
+	w := p.want(change, list, agents)
 	p.core.Do(ctx, func() { p.apply(w) })
 	p.log.Info("policies compiled", "change", change, "policies", len(list), "targets", len(w.state.Targets), "laws", len(w.groups), "caps", len(w.caps),
 		"plans", len(w.plans), "took", time.Since(begun).Round(time.Microsecond))
 }
 
 // want compiles the policies for what agents have.
-func (p *policies) want(change uint64, list []policy.Policy, inventory []policy.Node) *wanted {
+func (p *policies) want(change uint64, list []policy.Policy, agents []policy.Node) *wanted {
 	all := list
 	if f := policy.FilePolicy("x", p.file); f != nil {
 		all = append([]policy.Policy{*f}, list...)
 	}
 	w := &wanted{
-		change: change, state: policy.Compile(p.specs, all, inventory), caps: map[law.VM]law.Rate{}, targets: map[law.VM]string{}, plans: map[string]*weirv1.PortPlan{},
+		change: change, state: policy.Compile(p.specs, all, agents), caps: map[law.VM]law.Rate{}, given: map[law.VM]inventory.Guarantee{},
+		targets: map[law.VM]string{}, plans: map[string]*weirv1.PortPlan{},
 	}
 	byName := map[string]*policy.Policy{}
 	for i := range all {
@@ -223,8 +234,8 @@ func (p *policies) want(change uint64, list []policy.Policy, inventory []policy.
 	}
 	g := grouping{specs: p.specs, policies: byName, groups: map[groupKey]*group{}, vmsOf: map[law.Host][]law.VM{}}
 	plans := planning{specs: p.specs, policies: byName, ports: map[string]*plannedPorts{}}
-	for i := range inventory {
-		n := &inventory[i]
+	for i := range agents {
+		n := &agents[i]
 		if n.Host != nil {
 			for _, v := range n.Host.VMs {
 				g.vmsOf[n.Host.ID] = append(g.vmsOf[n.Host.ID], v.ID)
@@ -235,8 +246,11 @@ func (p *policies) want(change uint64, list []policy.Policy, inventory []policy.
 		h := &w.state.Targets[i]
 		if h.Target.Kind == policy.VM {
 			w.targets[h.Target.VM] = h.Target.String()
-			if h.Guarantee != nil && h.Guarantee.Cap > 0 {
-				w.caps[h.Target.VM] = h.Guarantee.Cap
+			if g := h.Guarantee; g != nil {
+				w.given[h.Target.VM] = inventory.Guarantee{Rate: g.Rate, Weight: g.Weight, Cap: g.Cap}
+				if g.Cap > 0 {
+					w.caps[h.Target.VM] = g.Cap
+				}
 			}
 		}
 		for k := range h.Laws {
@@ -253,7 +267,7 @@ func (p *policies) want(change uint64, list []policy.Policy, inventory []policy.
 		}
 	}
 	w.groups = g.list()
-	plans.make(inventory, w)
+	plans.make(agents, w)
 	return w
 }
 

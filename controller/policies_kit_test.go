@@ -225,6 +225,7 @@ type actor struct {
 func (k *policyKit) actor(name string, number uint32) (a *actor, stop func()) {
 	k.t.Helper()
 	a = &actor{
+		ports:  []*weirv1.SwitchPort{{Port: 1, Name: "first"}},
 		played: k.agent(name), k: k, number: number, serial: 1, window: map[uint32]uint64{}, rate: map[uint32]uint64{}, owners: map[uint32]map[uint32]bool{},
 		at: map[uint32]time.Time{}, released: map[uint32]int{}, plan: &weirv1.PlanState{},
 	}

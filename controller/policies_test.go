@@ -263,3 +263,19 @@ func TestPolicies_BesideTheFile(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Laws learn the guarantees of VMs and the rates of uplinks, also when policies change them.
+func TestPolicies_GuaranteesReachLaws(t *testing.T) {
+	k := newPolicyKit(t)
+	k.stop()
+	k.cfg.Laws = []Law{{Name: "answering", New: func() (law.Law, error) { return k.law, nil }}}
+	k.run()
+	h1, _ := k.actor("h1", 7)
+	h1.hasPorts("swp1")
+	h1.has("1 web1 a 10.0.0.1")
+	k.apply("name: g\nselect: {vms: {names: [web1]}}\nguarantee: {rate: 1Gbit, weight: 3}\n")
+	k.until("the guarantee", func() bool { return k.law.has("VM 1 of 10Gbit: rate 1Gbit, weight 3, cap 0kbit") })
+	k.shows("g", policy.Degraded, "no law that shares the uplink")
+	k.apply("name: g\nselect: {vms: {names: [web1]}}\nguarantee: {rate: 1Gbit, cap: 2Gbit}\n")
+	k.until("another guarantee", func() bool { return k.law.has("VM 1 of 10Gbit: rate 1Gbit, weight 1, cap 2Gbit") })
+}
