@@ -124,6 +124,18 @@ func (r *Runner) Command(agent string, cause *weirv1.Origin, grants []law.Grant)
 	return r.control.Command(agent, c)
 }
 
+// Plan sends an agent the laws of its ports. cause is the origin of the agent's last report.
+func (r *Runner) Plan(agent string, cause *weirv1.Origin, plan *weirv1.PortPlan) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.commands.Answer(agent, cause, nil)
+	if err != nil {
+		return err
+	}
+	c.Plan = plan
+	return r.control.Command(agent, c)
+}
+
 // Saw notes that an agent exists, so that it is notified of new terms. Events do this by themselves.
 func (r *Runner) Saw(agent string) {
 	bucket := lease.Bucket(agent, r.cfg.Buckets)

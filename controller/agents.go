@@ -12,6 +12,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/law"
 	"weir/law/inventory"
+	"weir/policy"
 	"weir/policy/store"
 )
 
@@ -39,6 +40,8 @@ type agents struct {
 	addresses map[netip.Addr]law.VM
 	looked    time.Duration // when silent agents were looked for, on the core's clock
 
+	policies *policies // nil: none, in tests
+
 	orders  map[*agent][]law.Grant // of the step that runs
 	results map[string]uint64      // of grants, by what became of them
 	refused map[string]uint64      // messages, by reason
@@ -47,6 +50,7 @@ type agents struct {
 // commander is the controller's end of the bus: a bus.Runner.
 type commander interface {
 	Command(agent string, cause *weirv1.Origin, grants []law.Grant) error
+	Plan(agent string, cause *weirv1.Origin, plan *weirv1.PortPlan) error
 	Holds(agent string) (term uint64, ok bool)
 	Ask(agent string)
 	Control() *bus.Control
@@ -66,6 +70,13 @@ type agent struct {
 		whole  *weirv1.Inventory
 	}
 	version string
+	node    policy.Node  // of its inventories
+	own     *policy.Node // node with what it may have; nil: to be made
+
+	plan      *weirv1.PlanState // as it reported last; nil: it takes no laws of policies
+	refusals  []*weirv1.RefusedGrant
+	offered   uint64 // the plan that was sent last
+	offeredAt time.Duration
 
 	sw    law.Switch // 0: none
 	host  law.Host
@@ -196,7 +207,7 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 		a.bus.Ask(name) // it may have been silent for a time, and send its inventory only in a few seconds
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
-		ag.inventories = agent{}.inventories // it restarted: serial numbers begin anew
+		ag.inventories, ag.offered = agent{}.inventories, 0 // it restarted: serial numbers begin anew
 	}
 	ag.heard, ag.origin = now, o
 	return ag
@@ -225,6 +236,12 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 	}
 	if part := m.GetInventory(); part != nil {
 		a.inventory(ag, part, m.GetHost() != 0)
+	}
+	if s := m.GetState(); s != nil && m.GetHost() != 0 {
+		ag.refusals = s.GetRefused()
+	} else if s != nil {
+		ag.plan = s.GetPlan()
+		a.policies.offer(ag)
 	}
 	if m.GetSwitch() != 0 {
 		if e := ag.differences.Arrivals(m); e != nil {
@@ -287,8 +304,14 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 		return
 	}
 	of.serial, of.whole = whole.GetSerial(), whole
-	both := &weirv1.Inventory{Ports: ag.inventories[0].whole.GetPorts(), Guests: ag.inventories[1].whole.GetGuests()}
-	a.link.nodes.put(store.Agent(ag.name, ag.sw, ag.host, both))
+	sw, vms := ag.inventories[0].whole, ag.inventories[1].whole
+	both := &weirv1.Inventory{Ports: sw.GetPorts(), Laws: sw.GetLaws(), Guests: vms.GetGuests(), Hypervisor: vms.GetHypervisor()}
+	ag.node, ag.own = store.Agent(ag.name, ag.sw, ag.host, both), nil
+	if a.policies != nil {
+		ag.node.Laws = a.policies.runs(ag.node.Laws)
+	}
+	a.link.nodes.put(ag.node)
+	a.policies.nudge()
 	if !host {
 		ag.ports = nil
 		for _, p := range whole.GetPorts() {
@@ -334,7 +357,9 @@ func (a *agents) setVMs(ag *agent, has map[law.VM]inventory.VM) {
 			}
 		}
 	}
+	a.policies.nudge()
 	for _, of := range a.inOrder(changed) {
+		of.own = nil
 		if of.host != 0 {
 			a.core.step(a.hostOf(of))
 		}
@@ -343,10 +368,12 @@ func (a *agents) setVMs(ag *agent, has map[law.VM]inventory.VM) {
 
 // hostOf returns the event about a host and the VMs that it may have, sorted.
 func (a *agents) hostOf(ag *agent) *inventory.Host {
-	h := &inventory.Host{At: ag.host}
+	h := &inventory.Host{At: ag.host, Rate: law.Rate(ag.inventories[1].whole.GetHypervisor().GetRate())}
 	for _, n := range sortedKeys(ag.has) {
 		if a.vms.of(n) == ag {
-			h.VMs = append(h.VMs, ag.has[n])
+			vm := ag.has[n]
+			vm.Guarantee = a.policies.guarantee(n)
+			h.VMs = append(h.VMs, vm)
 		}
 	}
 	return h
@@ -368,6 +395,7 @@ func (a *agents) look(now time.Duration) {
 }
 
 func (a *agents) leave(ag *agent) {
+	a.policies.nudge()
 	delete(a.known, ag.name)
 	delete(a.orders, ag)
 	if ag.host != 0 {

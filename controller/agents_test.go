@@ -58,6 +58,9 @@ func (l *answering) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 			}
 		}
 		for _, vm := range e.VMs {
+			if g := vm.Guarantee; g.Weight > 0 {
+				l.note("VM %d of %v: rate %v, weight %d, cap %v", vm.Number, e.Rate, g.Rate, g.Weight, g.Cap)
+			}
 			vms = append(vms, vm.Number)
 			l.vms[vm.Number] = e.At
 		}
@@ -81,7 +84,7 @@ func (l *answering) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 
 // busKit is a controller with a bus of its own, and agents that a test plays.
 type busKit struct {
-	t   *testing.T
+	t   testing.TB
 	ca  *pki.CA
 	dir string
 	cfg *Config
@@ -89,7 +92,7 @@ type busKit struct {
 	law *answering
 }
 
-func newBusKit(t *testing.T) *busKit {
+func newBusKit(t testing.TB) *busKit {
 	t.Helper()
 	k := &busKit{t: t, dir: t.TempDir(), law: &answering{vms: map[law.VM]law.Host{}}}
 	k.ca = &pki.CA{Dir: filepath.Join(k.dir, "ca")}
@@ -171,16 +174,17 @@ func (k *busKit) status() *Status {
 type played struct {
 	*bus.Agent
 	grants chan []law.Grant
+	plans  chan *weirv1.PortPlan
 }
 
 func (k *busKit) agent(name string) *played {
 	k.t.Helper()
-	p := &played{grants: make(chan []law.Grant, 4096)}
+	p := &played{grants: make(chan []law.Grant, 4096), plans: make(chan *weirv1.PortPlan, 4096)}
 	dir := k.enrol("agent/" + name)
 	begun := time.Now()
 	a, err := bus.NewAgent(bus.AgentConfig{
 		Client: bus.ClientConfig{URLs: []string{k.url}, Files: pki.In(dir, name)}, Buckets: 4, Terms: bus.TermFile{Path: filepath.Join(dir, "term")},
-		Clock: func() time.Duration { return time.Since(begun) + time.Second }, Obey: func(_ *weirv1.Command, g []law.Grant) { p.grants <- g },
+		Clock: func() time.Duration { return time.Since(begun) + time.Second }, Obey: p.obey,
 	})
 	if err != nil {
 		k.t.Fatal(err)
@@ -189,6 +193,15 @@ func (k *busKit) agent(name string) *played {
 	k.t.Cleanup(a.Close)
 	k.until("the agent is connected", a.Conn().Connected)
 	return p
+}
+
+func (p *played) obey(c *weirv1.Command, g []law.Grant) {
+	if c.GetPlan() != nil {
+		p.plans <- c.GetPlan()
+	}
+	if len(g) > 0 {
+		p.grants <- g
+	}
 }
 
 func (k *busKit) until(what string, ok func() bool) {

@@ -114,6 +114,7 @@ type Config struct {
 	Record     string                // path of recordings; "": none
 	RecordSize law.Bytes             // 0: the default
 	Laws       []Law                 // in addition to forwarding and polling
+	Specs      law.Specs             // laws of this build, for policies
 
 	Version string
 	Log     *slog.Logger // nil: none
@@ -142,6 +143,7 @@ func Load(path string, specs law.Specs) (*Config, error) {
 		return nil, err
 	}
 	c := f.config()
+	c.Specs = specs
 	c.Laws, err = f.laws(specs)
 	return c, err
 }

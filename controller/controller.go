@@ -11,6 +11,12 @@
 //	agents.go     reports of agents on the bus, and which agent has what
 //	grants.go     grants of laws, to the agents
 //	link.go       the connection to the bus
+//	policies.go   policies: what follows from them and from what agents have
+//	plans.go      laws of switches' ports
+//	apply.go      laws of policies begin, change and end
+//	instance.go   one of them: what it sees, and which of its grants hold
+//	caps.go       caps of guarantees
+//	enforced.go   what holds, for weir policy
 //	translate.go  flows, groups and meters in OpenFlow's form and back
 //	config.go     kind: Controller
 //	laws.go       laws that a file names

@@ -90,6 +90,9 @@ func (c *modelController) Holds(agent string) (uint64, bool) { return c.commands
 
 func (c *modelController) Control() *bus.Control { return nil }
 
+// Plan does nothing: no policy chooses laws of ports here.
+func (c *modelController) Plan(string, *weirv1.Origin, *weirv1.PortPlan) error { return nil }
+
 func (c *modelController) Buckets() (held int, term uint64) { return c.commands.Buckets() }
 
 // post sends a command. Sometimes somebody with a controller's rights sends it again much later, with a stamp of the future, or in

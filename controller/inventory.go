@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +67,7 @@ func (n *nodes) again(node *policy.Node) {
 
 // run writes until ctx is done.
 func (n *nodes) run(ctx context.Context) {
-	s := n.open(ctx)
+	_, s := n.open(ctx)
 	if s == nil {
 		return
 	}
@@ -111,14 +112,14 @@ func (n *nodes) prune(ctx context.Context, s *store.Store, seen map[string]bool)
 }
 
 // open makes the store, or opens it. It tries until ctx is done, and then returns nil.
-func (n *nodes) open(ctx context.Context) *store.Store {
+func (n *nodes) open(ctx context.Context) (store.KV, *store.Store) {
 	said := false
 	for {
 		call, cancel := context.WithTimeout(ctx, storeCall)
 		kv, err := store.Bus(call, n.conn, n.replicas)
 		cancel()
 		if err == nil {
-			return store.New(kv, store.Author{Identity: n.conn.Identity().String()})
+			return kv, store.New(kv, store.Author{Identity: n.conn.Identity().String()})
 		}
 		if !said && ctx.Err() == nil {
 			n.log.Warn("cannot open the store of policies: trying again", "error", err)
@@ -126,8 +127,34 @@ func (n *nodes) open(ctx context.Context) *store.Store {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return nil, nil
 		case <-time.After(storeAgain):
 		}
 	}
+}
+
+// live lists what agents have now, sorted by name. Nobody may change it.
+func (a *agents) live() []policy.Node {
+	out := make([]policy.Node, 0, len(a.known))
+	for _, name := range sortedKeys(a.known) {
+		ag := a.known[name]
+		if ag.own == nil {
+			own := ag.node
+			if own.Switch != nil && a.switches.of(ag.sw) != ag {
+				own.Switch = nil
+			}
+			if own.Host != nil && a.hosts.of(ag.host) != ag {
+				own.Host = nil
+			}
+			if h := own.Host; h != nil {
+				vms := slices.DeleteFunc(slices.Clone(h.VMs), func(v policy.NodeVM) bool { return a.vms.of(v.ID) != ag })
+				own.Host = &policy.NodeHost{ID: h.ID, Rate: h.Rate, VMs: vms}
+			}
+			ag.own = &own
+		}
+		if ag.own.Name != "" {
+			out = append(out, *ag.own)
+		}
+	}
+	return out
 }

@@ -136,6 +136,9 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 	}
 	l.nodes = newNodes(l.runner.Control().Conn(), b.Replicas, log)
 	l.done.Go(func() { l.nodes.run(ctx) })
+	if a.policies != nil {
+		l.done.Go(func() { a.policies.run(ctx, l.nodes) })
+	}
 	l.done.Go(func() { // telemetry wakes the laws
 		for {
 			select {

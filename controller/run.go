@@ -170,6 +170,7 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	}
 	t.core.agents = newAgents(t.core, r.log)
 	t.core.agents.version = r.cfg.Version
+	t.core.agents.policies = newPolicies(t.core, r.cfg, r.log)
 	if t.link, err = connect(r.cfg.Bus, r.cfg.Generation, t.core.agents, r.log); err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}

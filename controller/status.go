@@ -30,7 +30,8 @@ type Status struct {
 	Poll       map[string]poll.Counts   `json:"poll"`
 	Ports      map[string][]PortCounter `json:"ports"`
 	Core       CoreStatus               `json:"core"`
-	Bus        *BusStatus               `json:"bus,omitempty"` // null: the file has no bus
+	Bus        *BusStatus               `json:"bus,omitempty"`      // null: the file has no bus
+	Policies   *PoliciesStatus          `json:"policies,omitempty"` // null: the file has no bus
 	Peers      PeersStatus              `json:"peers"`
 	Record     *record.Status           `json:"record,omitempty"` // null: the file has no key record
 }
@@ -78,7 +79,7 @@ func (r *term) status() *Status {
 	s := &Status{
 		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: generation, Raises: raises,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
-		Core: r.core.status(), Bus: r.core.agents.status(), Peers: r.peers(), Record: r.recordStatus(),
+		Core: r.core.status(), Bus: r.core.agents.status(), Policies: r.core.policies(), Peers: r.peers(), Record: r.recordStatus(),
 	}
 	for id, why := range r.core.refused {
 		s.Refused[id.String()] = why
@@ -115,6 +116,13 @@ func (c *Core) overRate() uint64 {
 	})
 	c.overRateSaid = max(c.overRateSaid, n)
 	return c.overRateSaid
+}
+
+func (c *Core) policies() *PoliciesStatus {
+	if c.agents == nil {
+		return nil
+	}
+	return c.agents.policies.status()
 }
 
 func (c *Core) status() CoreStatus {

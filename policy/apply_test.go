@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -86,13 +85,6 @@ func TestPropose_ListsChanges(t *testing.T) {
 	}
 }
 
-// fixedGrants is a source of one grant.
-type fixedGrants struct{}
-
-func (fixedGrants) Live(_ context.Context, t *Target) ([]LiveGrant, error) {
-	return []LiveGrant{{Law: "window", Value: uint64(t.VM), Expiry: time.Second}}, nil
-}
-
 func TestExplain(t *testing.T) {
 	policies := []Policy{
 		vmPolicy(t, 1, "a", "labels: {tier: front}", "laws: {window: {}}\n"),
@@ -102,11 +94,13 @@ func TestExplain(t *testing.T) {
 		vmPolicy(t, 5, "e", "labels: {zone: x}", "laws: {guest: {}}\n"),
 		read(t, 6, "name: f\nselect: {ports: {names: ['*']}}\nlaws: {marker: {}}\n"),
 	}
-	explain := func(name string, g Grants) ([]Explanation, error) {
-		return Explain(context.Background(), toys(), policies, hosts(), name, g)
+	now := time.Now()
+	explain := func(name string, grants ...TargetGrant) ([]Explanation, error) {
+		live := Live{Controller: "c1", Time: now, Change: 6, Nodes: []string{"h1", "tor1"}, Grants: grants}
+		return (&View{toys(), policies, hosts(), []Live{live}, 6, now.Add(time.Second)}).Explain(name)
 	}
 	for _, name := range []string{"web2", "h1/web2", "vm h1/web2"} {
-		e, err := explain(name, nil)
+		e, err := explain(name)
 		if err != nil || len(e) != 1 || e[0].Grants != nil {
 			t.Fatalf("%s: %v, %+v", name, err, e)
 		}
@@ -115,18 +109,22 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%+v", e[0])
 		}
 	}
-	if e, err := explain("web2", fixedGrants{}); err != nil || len(e[0].Grants) != 1 || e[0].Grants[0].Value != 2 {
+	grant := func(at string, value uint64) TargetGrant {
+		return TargetGrant{at, LiveGrant{Law: "window", Value: value, Expiry: time.Second}}
+	}
+	e, err := explain("web2", grant("vm h1/web1", 1), grant("vm h1/web2", 2))
+	if err != nil || len(e[0].Grants) != 1 || e[0].Grants[0].Value != 2 || e[0].Grants[0].Age != time.Second {
 		t.Errorf("%v, %+v", err, e)
 	}
 	for name, want := range map[string]string{
 		"web8": "web8 is not in the inventory; policies select it by name: c",
 		"web7": `no port, host or VM "web7"; did you mean web1?`,
 	} {
-		if _, err := explain(name, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := explain(name); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Explain(context.Background(), toys(), policies, nil, "web1", nil); err == nil || !strings.Contains(err.Error(), "there is no inventory") {
+	if _, err := (&View{Specs: toys(), Policies: policies}).Explain("web1"); err == nil || !strings.Contains(err.Error(), "there is no inventory") {
 		t.Error(err)
 	}
 }

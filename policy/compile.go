@@ -86,6 +86,7 @@ func (c *compiler) run() *State {
 		}
 	}
 	c.admit(demands)
+	c.share()
 	c.finish()
 	return c.state
 }
@@ -200,6 +201,28 @@ func (c *compiler) admit(demands []demand) {
 	}
 }
 
+// share finds the guarantees of a rate or weight that no law enforces: one must share the uplink, at the VM or at its host.
+func (c *compiler) share() {
+	shared := map[string]bool{} // hosts
+	number := map[string]int{}
+	for i := range c.policies {
+		number[c.policies[i].Name] = i
+	}
+	for i := range c.state.Targets { // hosts come before VMs
+		h := &c.state.Targets[i]
+		shares := slices.ContainsFunc(h.Laws, func(a Applied) bool { return slices.Contains(a.spec.Claims, law.SendRate) })
+		switch {
+		case h.Target.Kind == Host && shares:
+			shared[h.Target.Node] = true
+		case h.Target.Kind != VM || h.Guarantee == nil || h.Guarantee.Rate == 0 && h.Guarantee.Weight <= 1:
+		case !shares && !shared[h.Target.Node]:
+			for _, name := range h.Guarantee.Policies {
+				c.leave(h, number[name], Left{Cause: NoSharing})
+			}
+		}
+	}
+}
+
 // full describes a host whose capacity is guaranteed already.
 func full(node string, capacity, given, more law.Rate, givers []string) string {
 	if given == 0 {
@@ -240,16 +263,24 @@ func (c *compiler) finish() {
 			s.Condition = Off
 		case s.Targets == 0:
 			s.Condition, s.Reason = Off, "it selects no port, host or VM of the inventory"
-		case s.Hold == 0:
-			s.Condition = Off
-		case s.Left > 0:
-			s.Condition = Degraded
 		case c.policies[i].Percent == 0 && len(c.policies[i].Laws) > 0:
 			s.Condition = Observed
 		default:
 			s.Condition = Enforced
 		}
+		s.weaken()
 	}
 	c.state.Policies = c.status
 	slices.SortFunc(c.state.Policies, func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// weaken makes the condition of a policy that of its settings that do not hold.
+func (s *Status) weaken() {
+	switch {
+	case s.Condition == Off:
+	case s.Hold == 0:
+		s.Condition = Off
+	case s.Left > 0:
+		s.Condition = Degraded
+	}
 }

@@ -13,12 +13,12 @@ import (
 
 func TestCompile_PutsLawsAndGuaranteesAtTargets(t *testing.T) {
 	s := Compile(toys(), []Policy{
-		read(t, 1, "name: front\nselect: {vms: {labels: {tier: front}}}\nlaws: {window: {share: 0.25}}\nguarantee: {rate: 1Gbit}\n"),
+		read(t, 1, "name: front\nselect: {vms: {labels: {tier: front}}}\nlaws: {window: {share: 0.25}}\nguarantee: {cap: 1Gbit}\n"),
 		read(t, 2, "name: fabric\nselect: {ports: {labels: {role: fabric}}, hosts: {labels: {rack: '2'}}}\nlaws: {painter: {}}\nenforce: {percent: 0}\n"),
 		read(t, 3, "name: nobody\nselect: {vms: {labels: {tenant: c}}}\nlaws: {window: {}}\n"),
 	}, hosts())
 	for target, want := range map[string]string{
-		"vm h1/web1":     "law window share=0.25 (front); guarantee: rate 1Gbit, weight 1 (front)",
+		"vm h1/web1":     "law window share=0.25 (front); guarantee: weight 1, cap 1Gbit (front)",
 		"vm h1/web3":     "",
 		"port tor1/swp3": "law painter, observes only (fabric)",
 		"port tor1/swp1": "",
@@ -96,14 +96,37 @@ func TestCompile_GuaranteesFitIntoThePort(t *testing.T) {
 
 // A VM keeps its policy when it moves to another host: the place does not matter, only its name and labels.
 func TestCompile_FollowsAVM(t *testing.T) {
-	p := []Policy{read(t, 1, "name: a\nselect: {vms: {labels: {tenant: b}}}\nlaws: {window: {}}\nguarantee: {rate: 1Gbit}\n")}
+	p := []Policy{read(t, 1, "name: a\nselect: {vms: {labels: {tenant: b}}}\nlaws: {window: {}}\nguarantee: {cap: 1Gbit}\n")}
 	inventory := hosts()
 	moved := inventory[1].Host.VMs[0]
 	inventory[0].Host.VMs = append(inventory[0].Host.VMs, moved)
 	s := Compile(toys(), p, inventory)
 	for _, target := range []string{"vm h1/db1", "vm h2/db1"} { // at both while it moves
-		if got := says(at(t, s, target)); got != "law window (a); guarantee: rate 1Gbit, weight 1 (a)" {
+		if got := says(at(t, s, target)); got != "law window (a); guarantee: weight 1, cap 1Gbit (a)" {
 			t.Errorf("%s: %q", target, got)
+		}
+	}
+}
+
+// A rate or a weight needs a law that shares the uplink, at the VM or at its host. Without one they are reserved, and degraded.
+func TestCompile_SharingNeedsALaw(t *testing.T) {
+	const reason = "at vm h2/db1: no law that shares the uplink runs at the VM or its host, so the rate and the weight are reserved and not enforced"
+	shares := read(t, 2, "name: shares\nselect: {hosts: {names: [h2]}}\nlaws: {painter: {}}\n")
+	for keys, want := range map[string]Status{
+		"{rate: 3Gbit}": {Name: "a", Version: 1, Condition: Degraded, Reason: reason, Targets: 1, Hold: 1, Left: 1},
+		"{weight: 2}":   {Name: "a", Version: 1, Condition: Degraded, Reason: reason, Targets: 1, Hold: 1, Left: 1},
+		"{cap: 3Gbit}":  {Name: "a", Version: 1, Condition: Enforced, Targets: 1, Hold: 1},
+	} {
+		p := read(t, 1, "name: a\nselect: {vms: {names: [db1]}}\nguarantee: "+keys+"\n")
+		if got := status(t, Compile(toys(), []Policy{p}, hosts()), "a"); got != want {
+			t.Errorf("%s: %+v", keys, got)
+		}
+		if got := status(t, Compile(toys(), []Policy{p, shares}, hosts()), "a"); got.Condition != Enforced {
+			t.Errorf("%s, with a law: %+v", keys, got)
+		}
+		over := read(t, 3, "name: b\nselect: {vms: {names: [db1]}}\nguarantee: {rate: 5Gbit}\n")
+		if r := Propose(toys(), nil, []Policy{over}, nil, hosts()).Refused; len(r) != 1 {
+			t.Errorf("a rate beyond the port is refused: %+v", r)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,24 +11,30 @@ import (
 	"weir/law"
 )
 
-// Grants reports the grants that are valid at a target now. A controller has them.
-type Grants interface {
-	Live(ctx context.Context, t *Target) ([]LiveGrant, error)
+// LiveGrant is a valid grant of a law, or of the cap of a guarantee.
+type LiveGrant struct {
+	Law    string        `json:"law"` // "": the cap
+	Kind   law.Kind      `json:"kind"`
+	For    string        `json:"for,omitempty"` // peer or flow; "": all traffic of the VM
+	Value  uint64        `json:"value"`         // in the unit of Kind
+	Expiry time.Duration `json:"expiry_ns"`     // what remained of its lease when its controller reported it
+	Age    time.Duration `json:"age_ns"`        // of that report
 }
 
-// LiveGrant is a valid grant of a law.
-type LiveGrant struct {
-	Law    string        `json:"law"`
-	Kind   law.Kind      `json:"kind"`
-	Value  uint64        `json:"value"` // in the unit of Kind
-	Expiry time.Duration `json:"expiry_ns"`
+// String is the grant for people.
+func (g *LiveGrant) String() string {
+	out := map[law.Kind]string{law.WindowGrant: "window " + law.Bytes(g.Value).String(), law.RateGrant: "rate " + law.Rate(g.Value).String(), law.PauseGrant: "pause"}[g.Kind]
+	if g.For != "" {
+		out += " for " + g.For
+	}
+	return out
 }
 
 // Explanation is what holds at a target, and why nothing else does.
 type Explanation struct {
 	Here
 	Others []Other     `json:"others"`           // policies that do not select it, sorted by name
-	Grants []LiveGrant `json:"grants,omitempty"` // valid now; only with a source of them
+	Grants []LiveGrant `json:"grants,omitempty"` // as controllers reported them last
 }
 
 // Other is a policy that does not select a target.
@@ -38,24 +43,34 @@ type Other struct {
 	Why    string `json:"why"`
 }
 
+// View is what is known of the policies of a fabric.
+type View struct {
+	Specs     law.Specs
+	Policies  []Policy
+	Inventory []Node
+	Lives     []Live // of controllers
+	Change    uint64 // the last one
+	Now       time.Time
+}
+
+// State returns what holds where, as controllers report it.
+func (v *View) State() *State {
+	s := Compile(v.Specs, append(OfFile(v.Lives), v.Policies...), v.Inventory)
+	s.Observe(v.Lives, v.Change, v.Now)
+	return s
+}
+
 // Explain explains every target of a name: a port, host or VM, alone (web1) or behind its node (h1/web1), and with or without
-// its kind (vm h1/web1). grants may be nil.
-func Explain(ctx context.Context, specs law.Specs, policies []Policy, inventory []Node, name string, grants Grants) ([]Explanation, error) {
-	state := Compile(specs, policies, inventory)
+// its kind (vm h1/web1).
+func (v *View) Explain(name string) ([]Explanation, error) {
+	state, policies := v.State(), v.Policies
 	var out []Explanation
 	for i := range state.Targets {
 		h := &state.Targets[i]
 		if !h.Target.called(name) {
 			continue
 		}
-		e := Explanation{Here: *h, Others: others(policies, &h.Target)}
-		if grants != nil {
-			var err error
-			if e.Grants, err = grants.Live(ctx, &h.Target); err != nil {
-				return nil, fmt.Errorf("grants of %s: %w", h.Target.String(), err)
-			}
-		}
-		out = append(out, e)
+		out = append(out, Explanation{Here: *h, Others: others(policies, &h.Target), Grants: grantsAt(v.Lives, &h.Target, v.Now)})
 	}
 	if len(out) == 0 {
 		return nil, unknownTarget(state, policies, name)

@@ -93,6 +93,7 @@ func slow(specs law.Specs, policies []Policy, inventory []Node) *State {
 		}
 	}
 	slowCapacity(out, old, capacity, status, leave)
+	slowSharing(specs, out, leave)
 	for _, p := range old {
 		s := status[p.Name]
 		switch {
@@ -113,6 +114,32 @@ func slow(specs law.Specs, policies []Policy, inventory []Node) *State {
 	}
 	sort.Slice(out.Policies, func(i, j int) bool { return out.Policies[i].Name < out.Policies[j].Name })
 	return out
+}
+
+// slowSharing leaves out the rates and weights for which no law at the VM or its host sends at rates.
+func slowSharing(specs law.Specs, s *State, leave func(*Here, Left)) {
+	for i := range s.Targets {
+		h := &s.Targets[i]
+		if h.Guarantee == nil || h.Guarantee.Rate == 0 && h.Guarantee.Weight < 2 {
+			continue
+		}
+		shared := false
+		for _, o := range s.Targets {
+			if o.Target.Node != h.Target.Node || o.Target.Kind != Host && o.Target.String() != h.Target.String() {
+				continue
+			}
+			for _, a := range o.Laws {
+				spec, _ := specs.Named(a.Law)
+				shared = shared || slices.Contains(spec.Claims, law.SendRate)
+			}
+		}
+		if shared {
+			continue
+		}
+		for _, name := range h.Guarantee.Policies {
+			leave(h, Left{Policy: name, Cause: NoSharing})
+		}
+	}
 }
 
 func slowSelects(p Policy, t Target) bool {

@@ -55,12 +55,16 @@ const (
 	Capacity      Cause = "capacity"       // the guarantees of older policies leave too little
 	UnknownRate   Cause = "unknown rate"   // of the uplink
 	Unsupported   Cause = "unsupported"    // no agent or controller runs the law there
+	NoSharing     Cause = "no sharing law" // no law at the VM or its host shares the uplink: of the guarantee only the cap is enforced
+	Reported      Cause = "reported"       // an agent or controller reports it
 )
 
 // conflict reports whether the cause is one for which apply refuses a policy.
-func (c Cause) conflict() bool { return c != UnknownRate && c != Unsupported }
+func (c Cause) conflict() bool {
+	return c == SameLaw || c == SameResource || c == SameGuarantee || c == Capacity
+}
 
-// Left is a setting of a policy that does not hold at a target.
+// Left is a setting of a policy that does not hold at a target, or not completely.
 type Left struct {
 	Policy string `json:"policy"`
 	Law    string `json:"law,omitempty"` // "": the guarantee
@@ -79,8 +83,10 @@ func (l *Left) Reason() string {
 		return fmt.Sprintf("its law %s and the law %s of policy %s both own the %s", l.Law, l.Other, l.With, l.Detail)
 	case SameGuarantee:
 		return fmt.Sprintf("policy %s gives another guarantee", l.With)
-	case Capacity:
+	case Capacity, Reported:
 		return l.Detail
+	case NoSharing:
+		return "no law that shares the uplink runs at the VM or its host, so the rate and the weight are reserved and not enforced"
 	case UnknownRate:
 		return "the rate of the host's uplink is not known, so nothing can be guaranteed"
 	}
@@ -114,7 +120,7 @@ type Status struct {
 	Reason    string    `json:"reason,omitempty"` // of degraded and off
 	Targets   int       `json:"targets"`          // that are selected
 	Hold      int       `json:"hold"`             // settings that hold, over all targets
-	Left      int       `json:"left"`             // settings that do not hold
+	Left      int       `json:"left"`             // settings that do not hold, or not completely
 }
 
 // Bytes returns the state in a fixed form: equal states have equal bytes.

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 
 	"weir/agent/metrics"
 	"weir/agent/switchd"
+	"weir/bus/weirv1"
 	"weir/datapath/attach"
 	"weir/datapath/host"
 )
@@ -62,6 +64,7 @@ type agent struct {
 	host    *hostRole   // nil: not this role
 	ports   *switchRole // nil: not this role
 	laws    *laws       // nil: none
+	planned *planned    // of laws that policies choose; nil: not so
 	link    *link
 	metrics *metrics.Server
 	control *http.Server // nil: an earlier process still has the socket
@@ -108,7 +111,10 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if c.Host != nil {
 		a.host = newHostRole(c.Host, a.hostPins(), a.log, a.alive)
 	}
-	if a.link, err = newLink(c, files, a.host, a.log); err != nil {
+	if c.Switch != nil && c.Switch.ByPolicy {
+		a.planned = newPlanned(strings.TrimSuffix(c.State, ".term")+".switch", c, a.log)
+	}
+	if a.link, err = newLink(c, files, a.host, a.planned, a.log); err != nil {
 		return err
 	}
 	if c.Switch != nil {
@@ -172,6 +178,12 @@ func (a *agent) begin(ctx context.Context) {
 	a.listen()
 	if s := a.cfg.Switch; s != nil && s.File != "" {
 		a.laws = newLaws(s.File, &a.cfg.Options, a.log)
+	}
+	if a.planned != nil {
+		a.laws = a.planned.laws
+		a.running.Go(func() { a.planned.follow(a.stop) })
+	}
+	if a.laws != nil {
 		a.running.Go(func() { a.laws.run(ctx) })
 	}
 	a.log.Info("begun", "version", a.cfg.Version, "pinned", a.pins())
@@ -242,14 +254,18 @@ func (a *agent) follow() {
 
 // changed reports what the agent has, if it is another than before.
 func (a *agent) changed() {
-	i := inventories{}
+	host, sw := &weirv1.Inventory{}, &weirv1.Inventory{}
 	if a.host != nil {
-		i.guests = a.host.guests()
+		host.Guests = a.host.guests()
+		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels}
 	}
 	if a.ports != nil {
-		i.ports = a.ports.inventory()
+		sw.Ports = a.ports.inventory()
 	}
-	a.link.changed(i.ports, i.guests)
+	if a.planned != nil {
+		sw.Laws = a.cfg.Laws.PolicyLaws()
+	}
+	a.link.changed(sw, host)
 }
 
 // alive resets systemd's watchdog. A call a second is enough.

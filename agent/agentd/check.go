@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"strconv"
@@ -49,6 +50,7 @@ func checkHost(c *config.Checker, h *fileHost) {
 	if h.Uplink.Rate > 1000e9 {
 		c.Fail(at("host", "uplink", "rate"), fmt.Sprintf("%v is out of range", h.Uplink.Rate), "at most 1000Gbit")
 	}
+	checkTexts(c, h.Labels, "", "host")
 	vms, ports, names := newOnce(c, "VM"), newOnce(c, "port"), newOnce(c, "name")
 	ports.add(h.Uplink.Port, "host", "uplink", "port")
 	for i := range h.VMs {
@@ -105,6 +107,10 @@ func checkSwitch(c *config.Checker, s *fileSwitch) {
 		ports.add(p.Port, "switch", "ports", i, "port")
 		numbers.add(p.Number, "switch", "ports", i, "number")
 		checkTexts(c, p.Labels, p.Port, "switch", "ports", i)
+		checkPort(c, &p, i)
+	}
+	if s.Laws == byPolicy && s.File != "" {
+		c.Fail(at("switch", "file"), "laws: policy is given, too", "file for the laws of a file, or laws: policy for those of policies")
 	}
 	total := 0
 	for i, from := range s.Sources {
@@ -120,6 +126,22 @@ func checkSwitch(c *config.Checker, s *fileSwitch) {
 	}
 	if total > maxSources {
 		c.Fail(at("switch", "sources"), fmt.Sprintf("%d addresses", total), fmt.Sprintf("at most %d", maxSources))
+	}
+}
+
+// checkPort checks what laws need to know of a port.
+func checkPort(c *config.Checker, p *filePort, i int) {
+	fail := func(key string, is fmt.Stringer, do string) {
+		c.Fail(at("switch", "ports", i, key), fmt.Sprintf("%v is out of range", is), do)
+	}
+	given := func(key string) bool { return c.Given(at("switch", "ports", i, key)...) }
+	switch {
+	case given("rate") && (p.Rate <= 0 || p.Rate > weirv1.MaxRate):
+		fail("rate", p.Rate, "above 0kbit, or leave it out")
+	case given("buffer") && (p.Buffer < 1514 || p.Buffer > math.MaxUint32):
+		fail("buffer", p.Buffer, "1514B (one full frame) to 4.29GB")
+	case given("rtt") && (p.RTT <= 0 || p.RTT > law.Duration(time.Second)):
+		fail("rtt", p.RTT, "above 0s, up to 1s")
 	}
 }
 

@@ -30,10 +30,11 @@ type fileBus struct {
 }
 
 type fileHost struct {
-	Number    law.Host   `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
-	Uplink    fileUplink `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
-	PauseZero bool       `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
-	VMs       []fileVM   `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
+	Number    law.Host          `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
+	Uplink    fileUplink        `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
+	Labels    map[string]string `json:"labels,omitempty" jsonschema_description:"labels that policies select this host by, such as {rack: r1}"`
+	PauseZero bool              `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
+	VMs       []fileVM          `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
 }
 
 type fileUplink struct {
@@ -57,12 +58,17 @@ type fileSwitch struct {
 	Signals  []string     `json:"signals,omitempty" jsonschema:"maxItems=2" jsonschema_description:"what is counted for each packet in addition to the queue: marks, arrivals (default: both)"`
 	Ports    []filePort   `json:"ports" jsonschema:"required,minItems=1,maxItems=1024" jsonschema_description:"ports to report about"`
 	Sources  []fileSource `json:"sources,omitempty" jsonschema:"maxItems=16384" jsonschema_description:"addresses of VMs, so that marks are counted by VM"`
+	Laws     string       `json:"laws,omitempty" jsonschema:"enum=policy" jsonschema_description:"policy: this process runs at the ports the laws that policies choose (default: those of file, if it is given)"`
 	File     string       `json:"file,omitempty" jsonschema_description:"file of kind: Switch whose laws this process runs at the ports, too (default: none)"`
 }
 
 type filePort struct {
 	Port   string            `json:"port" jsonschema:"required,minLength=1,maxLength=15" jsonschema_description:"name of its device"`
 	Number uint32            `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of the port for laws, unique at this switch"`
+	Rate   law.Rate          `json:"rate,omitempty" jsonschema_description:"rate of the port for laws (default: that of its tbf or htb)"`
+	Buffer law.Bytes         `json:"buffer,omitempty" jsonschema_description:"buffer of the port for laws, below 4.29GB (default: that of its tbf or htb)"`
+	RTT    law.Duration      `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, for the laws of policies, up to 1s (default: 250us)"`
+	Peer   string            `json:"peer,omitempty" jsonschema:"maxLength=63,pattern=^[a-z0-9][a-z0-9-]*$" jsonschema_description:"name of the agent of the host that the port leads to: guarantees there must fit into the port (default: none)"`
 	Labels map[string]string `json:"labels,omitempty" jsonschema_description:"labels that policies select by, such as {rack: r1}"`
 }
 
@@ -132,6 +138,7 @@ type Host struct {
 	Rate      law.Rate // 0: no limiter
 	PauseZero bool
 	VMs       []VM
+	Labels    map[string]string
 }
 
 // VM is a configured VM.
@@ -153,12 +160,17 @@ type Switch struct {
 	Ports    []Port
 	Sources  map[netip.Addr]law.VM
 	File     string // of kind: Switch; "": none
+	ByPolicy bool   // policies choose the laws
 }
 
 // Port is a configured port of a switch.
 type Port struct {
 	Name   string
 	Number uint32
+	Rate   law.Rate     // 0: that of its queue discipline
+	Buffer law.Bytes    // 0: the same
+	RTT    law.Duration // 0: the default
+	Peer   string       // agent of the host that it leads to
 	Labels map[string]string
 }
 
@@ -169,7 +181,7 @@ func (f *File) config() *Config {
 		Bus: Bus{URLs: f.Bus.URLs, Keys: f.Bus.Keys, Buckets: f.Bus.Buckets},
 	}
 	if h := f.Host; h != nil {
-		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero}
+		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Labels: h.Labels}
 		for i := range h.VMs {
 			v := &h.VMs[i]
 			mac, _ := net.ParseMAC(v.MAC) // checked before
@@ -188,7 +200,7 @@ func (f *File) config() *Config {
 }
 
 func (s *fileSwitch) config() *Switch {
-	c := &Switch{Number: s.Number, Interval: s.Interval.Std(), Idle: s.Idle.Std(), File: s.File, Sources: map[netip.Addr]law.VM{}}
+	c := &Switch{Number: s.Number, Interval: s.Interval.Std(), Idle: s.Idle.Std(), File: s.File, ByPolicy: s.Laws == byPolicy, Sources: map[netip.Addr]law.VM{}}
 	if c.Interval == 0 {
 		c.Interval = defaultInterval
 	}
@@ -203,7 +215,7 @@ func (s *fileSwitch) config() *Switch {
 		c.Signals = append(c.Signals, signals[name])
 	}
 	for _, p := range s.Ports {
-		c.Ports = append(c.Ports, Port{p.Port, p.Number, p.Labels})
+		c.Ports = append(c.Ports, Port{p.Port, p.Number, p.Rate, p.Buffer, p.RTT, p.Peer, p.Labels})
 	}
 	for _, from := range s.Sources {
 		for _, text := range from.Addresses {

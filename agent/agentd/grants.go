@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bus/weirv1"
 	"weir/datapath/host"
 	"weir/law"
 )
@@ -46,12 +47,27 @@ type Grants struct {
 	set     uint64
 	capped  uint64 // of set: those whose lease was shortened
 	refused map[host.Reason]uint64
+	recent  map[refusedGrant]recentRefusal
 	ended   bool
 }
 
+// refusedGrant is a VM and an owner whose grant was refused.
+type refusedGrant struct {
+	vm    law.VM
+	owner law.Owner
+}
+
+type recentRefusal struct {
+	at  time.Duration
+	why host.Reason
+}
+
+// refusedFor is how long a refused grant is reported.
+const refusedFor = time.Second
+
 // NewGrants returns those of an agent with this monotonic clock.
 func NewGrants(log *slog.Logger, clock func() time.Duration) *Grants {
-	return &Grants{log: log, clock: clock, refused: map[host.Reason]uint64{}}
+	return &Grants{log: log, clock: clock, refused: map[host.Reason]uint64{}, recent: map[refusedGrant]recentRefusal{}}
 }
 
 // Obey sets the grants of a command. stamp is when the report that it answers was sent; h is nil while nothing is enforced. The
@@ -64,9 +80,15 @@ func (g *Grants) Obey(h Enforcer, term uint64, stamp time.Duration, list []law.G
 	switch {
 	case h == nil || g.ended:
 		g.refuse(notOpen, uint64(len(list)), errors.New("this agent enforces nothing at present"))
+		for i := range list {
+			g.note(&list[i], notOpen)
+		}
 		return
 	case age >= leaseMax: // it was in time for the fence
 		g.refuse(tooLate, uint64(len(list)), fmt.Errorf("the report that they answer is %v old", age))
+		for i := range list {
+			g.note(&list[i], tooLate)
+		}
 		return
 	}
 	for i := range list {
@@ -82,9 +104,32 @@ func (g *Grants) Obey(h Enforcer, term uint64, stamp time.Duration, list []law.G
 		if r := (*host.Refused)(nil); errors.As(e, &r) {
 			why = r.Why
 			g.set--
+			g.note(&r.Grant, why)
 		}
 		g.refuse(why, 1, e)
 	}
+}
+
+// note keeps a refused grant for the next reports. There are at most as many as a report lists.
+func (g *Grants) note(of *law.Grant, why host.Reason) {
+	k := refusedGrant{of.Key.VM, of.Owner}
+	if _, known := g.recent[k]; known || len(g.recent) < weirv1.MaxRefused {
+		g.recent[k] = recentRefusal{g.clock(), why}
+	}
+}
+
+// refusals lists the grants that were refused lately.
+func (g *Grants) refusals() (out []*weirv1.RefusedGrant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for k, r := range g.recent {
+		if g.clock()-r.at > refusedFor {
+			delete(g.recent, k)
+			continue
+		}
+		out = append(out, &weirv1.RefusedGrant{Vm: uint32(k.vm), Owner: uint32(k.owner), Reason: string(r.why)})
+	}
+	return out
 }
 
 // capLease shortens a lease that is too long, and reports whether it did. age is the time since the report that the command

@@ -3,6 +3,7 @@ package agentd
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +17,8 @@ type laws struct {
 	o    *Options
 	log  *slog.Logger
 	stop context.CancelFunc
+	idle string        // why no law runs without the file; "": the file must exist
+	poke chan struct{} // ends the wait for the next attempt
 
 	mu     sync.Mutex
 	failed string // why they do not run
@@ -23,7 +26,9 @@ type laws struct {
 	ending bool
 	done   chan struct{} // closed when run has ended
 	asked  chan chan<- switchd.Answer
-	taken  bool // another process takes over: no further attempt
+	taken  bool               // another process takes over: no further attempt
+	ended  chan struct{}      // closed when the attempt that runs has ended; nil: none runs
+	cancel context.CancelFunc // of that attempt
 }
 
 // lawsAgain is the time between two attempts to run the laws.
@@ -33,7 +38,7 @@ const lawsAgain = 10 * time.Second
 const takeOverLimit = 30 * time.Second
 
 func newLaws(file string, o *Options, log *slog.Logger) *laws {
-	return &laws{file: file, o: o, log: log, done: make(chan struct{}), asked: make(chan chan<- switchd.Answer)}
+	return &laws{file: file, o: o, log: log, done: make(chan struct{}), asked: make(chan chan<- switchd.Answer), poke: make(chan struct{}, 1)}
 }
 
 // run runs the laws until ctx is done or end is called. An error ends neither the agent nor the attempts.
@@ -49,6 +54,9 @@ func (l *laws) run(ctx context.Context) {
 	l.mu.Unlock()
 	for ctx.Err() == nil {
 		err := l.once(ctx)
+		if l.idle != "" && err == nil && !l.isTaken() {
+			err = errors.New(l.idle) // halted
+		}
 		if ctx.Err() != nil {
 			if err != nil {
 				l.log.Error("the laws of the switch", "error", err)
@@ -64,13 +72,57 @@ func (l *laws) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+		case <-l.poke:
 		case <-time.After(lawsAgain):
 		}
 	}
 }
 
+// again begins the next attempt at once.
+func (l *laws) again() {
+	select {
+	case l.poke <- struct{}{}:
+	default:
+	}
+}
+
+// halt ends the laws that run, and waits until their windows are released. The next attempt follows as after an error.
+func (l *laws) halt() {
+	l.mu.Lock()
+	cancel, ended := l.cancel, l.ended
+	l.mu.Unlock()
+	if ended != nil {
+		cancel()
+		<-ended
+	}
+}
+
+// begins notes an attempt, and returns what ends it.
+func (l *laws) begins(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	l.mu.Lock()
+	l.cancel, l.ended = cancel, ended
+	l.mu.Unlock()
+	return ctx, func() {
+		cancel()
+		l.mu.Lock()
+		l.cancel, l.ended = nil, nil
+		if l.failed == "" {
+			l.failed = "ended" // until run notes why
+		}
+		l.mu.Unlock()
+		close(ended)
+	}
+}
+
 func (l *laws) once(ctx context.Context) error {
+	ctx, ends := l.begins(ctx)
+	defer ends()
 	c, err := l.o.Laws.Load(l.file)
+	if l.idle != "" && errors.Is(err, fs.ErrNotExist) {
+		return errors.New(l.idle)
+	}
 	if err != nil {
 		return err
 	}
@@ -81,11 +133,17 @@ func (l *laws) once(ctx context.Context) error {
 	return switchd.Run(ctx, c)
 }
 
+func (l *laws) isTaken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken
+}
+
 // fail notes why the laws do not run, and reports whether another process takes over.
 func (l *laws) fail(why string) (taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failed != why {
+	if l.failed != why && why != l.idle {
 		l.log.Warn("the laws of the switch do not run", "file", l.file, "reason", why)
 	}
 	l.failed = why

@@ -33,6 +33,7 @@ type link struct {
 	version string
 	log     *slog.Logger
 	host    *hostRole // nil: not this role
+	plans   *planned  // nil: policies choose no laws
 	hostOf  law.Host
 	number  law.Switch // 0: not this role
 
@@ -71,9 +72,9 @@ func certificate(dir, name string, log *slog.Logger) (pki.Files, string, error) 
 func clock() time.Duration { return time.Duration(attach.MonotonicNs()) }
 
 // newLink connects the agent. Without a server it continues to try.
-func newLink(c *Config, files pki.Files, h *hostRole, log *slog.Logger) (*link, error) {
+func newLink(c *Config, files pki.Files, h *hostRole, plans *planned, log *slog.Logger) (*link, error) {
 	l := &link{
-		version: c.Version, log: log, host: h, wake: make(chan struct{}, 1),
+		version: c.Version, log: log, host: h, plans: plans, wake: make(chan struct{}, 1),
 		parts: map[bool][]*weirv1.Inventory{}, have: map[bool]*weirv1.Inventory{}, serial: uint64(time.Now().UnixMilli()),
 	}
 	if c.Host != nil {
@@ -112,6 +113,12 @@ func (l *link) poke() {
 
 // obey passes grants on. The fence has accepted the command.
 func (l *link) obey(c *weirv1.Command, grants []law.Grant) {
+	if plan := c.GetPlan(); plan != nil && l.plans != nil {
+		l.plans.take(plan)
+	}
+	if len(grants) == 0 {
+		return
+	}
 	if l.host == nil {
 		l.stray.Add(uint64(len(grants)))
 		return
@@ -123,15 +130,16 @@ func (l *link) obey(c *weirv1.Command, grants []law.Grant) {
 }
 
 // changed sends the inventory if it is another than before.
-func (l *link) changed(ports []*weirv1.SwitchPort, guests []*weirv1.Guest) {
+func (l *link) changed(sw, host *weirv1.Inventory) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for isHost, now := range map[bool]*weirv1.Inventory{true: {Guests: guests}, false: {Ports: ports}} {
+	for isHost, now := range map[bool]*weirv1.Inventory{true: host, false: sw} {
 		if isHost && l.hostOf == 0 || !isHost && l.number == 0 || l.have[isHost] != nil && proto.Equal(l.have[isHost], now) {
 			continue
 		}
 		l.serial++
-		parts, err := weirv1.SplitInventory(l.serial, now.GetPorts(), now.GetGuests())
+		numbered := &weirv1.Inventory{Serial: l.serial, Ports: now.GetPorts(), Guests: now.GetGuests(), Laws: now.GetLaws(), Hypervisor: now.GetHypervisor()}
+		parts, err := numbered.Split()
 		if err != nil {
 			l.log.Error("controllers do not learn what this agent has", "error", err)
 			continue
@@ -211,6 +219,11 @@ func (l *link) sendState(grants bool) {
 			n := min(len(live), grantsAMessage)
 			e.State.Grants, live = live[:n], live[n:]
 			e.State.MoreGrants = uint32(len(live) + more)
+			if isHost {
+				e.State.Refused = l.host.grants.refusals()
+			} else {
+				e.State.Plan = l.plans.report()
+			}
 			l.sent(l.SendEvents(e))
 		}
 	}

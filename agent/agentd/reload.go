@@ -9,17 +9,10 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"weir/agent/switchd"
-	"weir/bus/weirv1"
 )
 
 // changesListed limits the changes listed in an answer.
 const changesListed = 100
-
-// inventories are what the two roles have.
-type inventories struct {
-	ports  []*weirv1.SwitchPort
-	guests []*weirv1.Guest
-}
 
 // reload reads the file again and applies it completely, or not at all.
 func (a *agent) reload() switchd.Answer {
@@ -76,7 +69,7 @@ func (c *Config) fixed(next *Config) error {
 			same("host.uplink.rate", h.Rate, n.Rate), same("host.pause_zero", h.PauseZero, n.PauseZero))
 	}
 	if s, n := c.Switch, next.Switch; s != nil && n != nil {
-		errs = append(errs, same("switch.number", s.Number, n.Number), same("switch.file", s.File, n.File))
+		errs = append(errs, same("switch.number", s.Number, n.Number), same("switch.file", s.File, n.File), same("switch.laws", s.ByPolicy, n.ByPolicy))
 	}
 	return errors.Join(errs...)
 }
@@ -122,6 +115,9 @@ func (a *agent) become(next *Config) (changes []string, err error) {
 		return nil, err
 	}
 	a.cfg, a.names = next, next.deviceNames()
+	if a.planned != nil {
+		a.planned.setPorts(next.Switch.Ports)
+	}
 	return append(changes, more...), nil
 }
 
@@ -152,7 +148,7 @@ func (c *Config) deviceNames() map[string]bool {
 
 // reloadLaws has the laws of the switch read their file again.
 func (a *agent) reloadLaws() ([]string, error) {
-	if a.laws == nil {
+	if a.laws == nil || a.planned != nil {
 		return nil, nil
 	}
 	return a.laws.reload()

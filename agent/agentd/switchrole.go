@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -241,7 +242,8 @@ func (r *switchRole) inventory() (out []*weirv1.SwitchPort) {
 		if _, on := r.attached[p.Number]; on {
 			d := r.devices[p.Name]
 			out = append(out, &weirv1.SwitchPort{
-				Port: p.Number, Name: p.Name, Rate: min(uint64(d.Rate), weirv1.MaxRate), BufferBytes: uint64(d.Buffer), Labels: p.Labels,
+				Port: p.Number, Name: p.Name, Rate: min(uint64(cmp.Or(p.Rate, d.Rate)), weirv1.MaxRate), BufferBytes: uint64(cmp.Or(p.Buffer, d.Buffer)),
+				Labels: p.Labels, Peer: p.Peer,
 			})
 		}
 	}

@@ -28,6 +28,14 @@ func (e *Enforce) percent(port string) int {
 	return 0
 }
 
+// percent returns the share of a port's flows to limit, 0 to 100. rules are those of the configuration.
+func (c *Config) percent(rules *rules, port string) int {
+	if rule := rules.of(port); rule != nil && rule.Percent != nil {
+		return *rule.Percent
+	}
+	return c.Enforce.percent(port)
+}
+
 const (
 	ethernet    = 14
 	tcpOverhead = ethernet + 20 + 20 + 12 // with IPv4 and timestamps

@@ -3,6 +3,7 @@ package switchd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/datapath/attach"
@@ -33,7 +34,7 @@ func (r *role) look() ([]candidate, error) {
 		}
 		own := r.canaries[c.name]
 		if own == nil {
-			own = newCanary(r.cfg.Enforce.percent(c.name), &r.cfg.Rollback)
+			own = newCanary(r.cfg.percent(r.rules, c.name), &r.cfg.Rollback)
 			r.canaries[c.name] = own
 			r.logStage(c.name, own)
 		}
@@ -76,7 +77,7 @@ func (r *role) canaryInterval() time.Duration {
 	every := time.Duration(0)
 	if len(r.cfg.Rollback.If) > 0 {
 		every = min(newRollbackWatch(&r.cfg.Rollback, false).interval(), canaryIntervalMax)
-	} else if r.cfg.Enforce.Percent < 100 || len(r.cfg.Enforce.Ports) > 0 {
+	} else if r.cfg.Enforce.Percent < 100 || len(r.cfg.Enforce.Ports) > 0 || slices.ContainsFunc(r.cfg.Ports, func(p PortRule) bool { return p.Percent != nil && *p.Percent < 100 }) {
 		every = canaryIntervalMax
 	}
 	return every

@@ -35,7 +35,9 @@ type PortSettings struct {
 	Buffer law.Bytes    `json:"buffer,omitempty" jsonschema_description:"buffer of the port, below 4.29GB (default: the buffer of its tbf or htb; with shape: the bytes sent in 1 ms)"`
 	Shape  law.Rate     `json:"shape,omitempty" jsonschema_description:"give the port a tbf of this rate while Weir runs; it replaces only the kernel's default queue discipline"`
 	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, up to 1s (default: 250us)"`
-	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking in addition to the law, such as {threshold: 200KB}"`
+	// Percent is of the port's flows; nil: enforce.percent.
+	Percent *int  `json:"percent,omitempty" jsonschema:"minimum=0,maximum=100" jsonschema_description:"percentage of the port's flows to limit (default: enforce.percent, or 0 if enforce.ports leaves the port out)"`
+	Mark    *Mark `json:"mark,omitempty" jsonschema_description:"ECN marking in addition to the law, such as {threshold: 200KB}"`
 
 	Laws []any `json:"-"` // of each law that the switch runs: its keys of the port, with the type of Facts.Port
 }
@@ -53,7 +55,7 @@ func (s PortSettings) over(base PortSettings) PortSettings {
 	}
 	return PortSettings{
 		Rate: cmp.Or(s.Rate, base.Rate), Buffer: cmp.Or(s.Buffer, base.Buffer), Shape: cmp.Or(s.Shape, base.Shape),
-		RTT: cmp.Or(s.RTT, base.RTT), Mark: cmp.Or(s.Mark, base.Mark), Laws: laws,
+		RTT: cmp.Or(s.RTT, base.RTT), Mark: cmp.Or(s.Mark, base.Mark), Percent: cmp.Or(s.Percent, base.Percent), Laws: laws,
 	}
 }
 

@@ -288,14 +288,22 @@ func (c *fileChecker) enforce(f *File) {
 			c.Fail(n.at, fmt.Sprintf("no entry of ports matches %q", n.text), "a port of this switch")
 		}
 	}
-	c.canary(f.Enforce.Percent)
+	c.canary(f.Enforce.Percent, "enforce", "percent")
+	if f.Defaults.Percent != nil {
+		c.canary(*f.Defaults.Percent, "defaults", "percent")
+	}
+	for i := range f.Ports {
+		if p := f.Ports[i].Percent; p != nil {
+			c.canary(*p, "ports", strconv.Itoa(i), "percent")
+		}
+	}
 	if c.Given("enforce", "ports") && len(f.Enforce.Ports) == 0 {
 		c.Fail([]string{"enforce", "ports"}, "the list is empty", "at least one; percent: 0 enforces nowhere")
 	}
 }
 
 // canary checks that the laws work if only a part of the flows is limited.
-func (c *fileChecker) canary(percent int) {
+func (c *fileChecker) canary(percent int, at ...string) {
 	if percent <= 0 || percent >= 100 {
 		return
 	}
@@ -306,7 +314,7 @@ func (c *fileChecker) canary(percent int) {
 			continue
 		}
 		if key := all.NeedsAllFlows(l.Keys); key != "" {
-			c.Fail([]string{"enforce", "percent"}, fmt.Sprintf("%d %% of the flows is a canary, and %s.%s needs all flows of a port limited", percent, l.name, key),
+			c.Fail(at, fmt.Sprintf("%d %% of the flows is a canary, and %s.%s needs all flows of a port limited", percent, l.name, key),
 				fmt.Sprintf("percent: 100, or percent: 0 to observe, or %s: {%s: off}", l.name, key))
 		}
 	}

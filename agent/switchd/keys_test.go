@@ -38,6 +38,8 @@ var (
 		"ports.*.match":           {file: "ports: [{match: p2}]\n", without: keysPort, see: "law"},
 		"ports.*.shape":           {file: port("shape: 1Gbit"), without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Shape"},
 		"ports.*.mark.threshold":  {file: port("mark: {threshold: 9KB}"), without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Mark"},
+		"ports.*.percent":         {file: port("percent: 50"), without: keysPort, see: "config", shownBy: "bypolicy_test.go TestPercentOfAPort"},
+		"defaults.percent":        {file: keysPort + "defaults: {percent: 50}\n", without: keysPort, see: "config", shownBy: "bypolicy_test.go TestPercentOfAPort"},
 		"defaults.shape":          {file: keysPort + "defaults: {shape: 1Gbit}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Shape"},
 		"defaults.mark.threshold": {file: keysPort + "defaults: {mark: {threshold: 9KB}}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Mark"},
 		"fairq.count":             {file: keysPort + "fairq: {count: handshake}\n", without: keysPort, see: "kernel"},

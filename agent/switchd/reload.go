@@ -118,8 +118,9 @@ func keptCanaries(was, next *Config, all map[string]*canary) map[string]*canary 
 	if !reflect.DeepEqual(was.Rollback, next.Rollback) {
 		return kept
 	}
+	rules := newRules(nil, next.Ports)
 	for name, c := range all {
-		if c.stage != stageRolledBack && c.percent == next.Enforce.percent(name) {
+		if c.stage != stageRolledBack && c.percent == next.percent(rules, name) {
 			kept[name] = c
 		}
 	}

@@ -241,7 +241,15 @@ func (x *AgentState) check() error {
 			return err
 		}
 	}
-	return nil
+	if err := atMost("refused grants", x.GetRefused(), MaxRefused); err != nil {
+		return err
+	}
+	for _, g := range x.GetRefused() {
+		if err := g.check(); err != nil {
+			return err
+		}
+	}
+	return x.GetPlan().check()
 }
 
 func checkTerm(bucket uint32, term uint64, c *Controller) error {
@@ -276,7 +284,7 @@ func (x *Command) check() error {
 			return fmt.Errorf("grant %d: %w", i, err)
 		}
 	}
-	return nil
+	return x.GetPlan().check()
 }
 
 func (x *Heartbeat) check() error {

@@ -37,15 +37,28 @@ func events() *Events {
 	return &Events{
 		Origin: origin(), Host: 8, Arrivals: []*Arrivals{{Port: 1, Syn: 2, Pairs: []*NewPair{{Source: []byte{10, 0, 0, 1}, Destination: []byte{10, 0, 0, 2}, Kinds: 1}}}},
 		Drops: []*Drop{{Port: 1, Flow: flow()}}, Deadlines: []*Deadline{{Flow: flow(), SizeBytes: 1e5, WithinNs: 1e7}},
-		State: &AgentState{Version: "1", Terms: []*SeenTerm{{Bucket: 2, Term: 5, Controller: controller()}}, Grants: []*LiveGrant{{Grant: grant(), Bucket: 2, Term: 5}}},
-		Inventory: &Inventory{Serial: 1, Parts: 1, Guests: []*Guest{{
+		State: &AgentState{Version: "1", Terms: []*SeenTerm{{Bucket: 2, Term: 5, Controller: controller()}}, Grants: []*LiveGrant{{Grant: grant(), Bucket: 2, Term: 5}},
+			Plan:    &PlanState{Serial: 9, Problem: "too much", Ports: []*PortState{{Port: 1, Law: "fairq", Off: true, Reason: "no queue"}}},
+			Refused: []*RefusedGrant{{Vm: 4, Owner: 7, Reason: "no_rate"}}},
+		Inventory: &Inventory{Serial: 1, Parts: 1, Hypervisor: &Hypervisor{Rate: 1e10, Labels: map[string]string{"rack": "1"}}, Guests: []*Guest{{
 			Vm: 4, Name: "web", Port: "vnet0", Addresses: []*Range{NewRange(netip.MustParsePrefix("10.0.0.1/32"))}, Labels: map[string]string{"tier": "front"},
 		}}},
 	}
 }
 
 func command() *Command {
-	return &Command{Bucket: 2, Term: 5, Controller: controller(), Sequence: 1, Incarnation: 7, EchoNs: 1e9, Grants: []*Grant{grant()}}
+	return &Command{Bucket: 2, Term: 5, Controller: controller(), Sequence: 1, Incarnation: 7, EchoNs: 1e9, Grants: []*Grant{grant()}, Plan: plan()}
+}
+
+func plan() *PortPlan {
+	p := &PortPlan{
+		Settings: []*LawSetting{{Law: "fairq", Params: []byte(`{"updates":10}`), Percent: 100}, {Law: "ecn", Params: []byte("{}"), Percent: 10}},
+		Ports:    []*PlannedPort{{Port: 1, Settings: []uint32{0, 1}}, {Port: 2}},
+	}
+	if err := p.Number(); err != nil {
+		panic(err)
+	}
+	return p
 }
 
 func heartbeat() *Heartbeat {
@@ -150,6 +163,46 @@ func rows() []row {
 	evt("term 0", "term 0", func(m *Events) { m.State.Terms[0].Term = 0 })
 	evt("term that overflows", "term 18446744073709551615", func(m *Events) { m.State.Terms[0].Term = 1<<64 - 1 })
 	evt("live grant", "a live grant", func(m *Events) { m.State.Grants[0].Grant = nil })
+
+	evt("rate of the uplink", "an uplink of", func(m *Events) { m.Inventory.Hypervisor.Rate = MaxRate + 1 })
+	evt("label of a host", "of printable UTF-8", func(m *Events) { m.Inventory.Hypervisor.Labels["rack"] = "\x1b[2J" })
+	evt("a host with laws", "a host with ports", func(m *Events) { m.Inventory.Laws = []string{"fairq"} })
+	evt("257 ports with problems", "257 ports with problems", func(m *Events) {
+		for range MaxStates {
+			m.State.Plan.Ports = append(m.State.Plan.Ports, m.State.Plan.Ports[0])
+		}
+	})
+	evt("state of no law", "the state of no law", func(m *Events) { m.State.Plan.Ports[0].Law = "" })
+	evt("reason", "a reason of", func(m *Events) { m.State.Plan.Ports[0].Reason = "\x1b[2J" })
+	evt("problem", "a reason of", func(m *Events) { m.State.Plan.Problem = strings.Repeat("x", MaxReason+1) })
+	evt("65 refused grants", "65 refused grants", func(m *Events) {
+		for range MaxRefused {
+			m.State.Refused = append(m.State.Refused, m.State.Refused[0])
+		}
+	})
+	evt("owner of a refused grant", "owner 256", func(m *Events) { m.State.Refused[0].Owner = 256 })
+
+	cmd("plan without number", "without a serial number", func(m *Command) { m.Plan.Serial = 0 })
+	cmd("65 settings", "65 settings", func(m *Command) {
+		for len(m.Plan.Settings) <= MaxSettings {
+			m.Plan.Settings = append(m.Plan.Settings, m.Plan.Settings[0])
+		}
+	})
+	cmd("1026 ports of a plan", "1026 ports of a plan", func(m *Command) {
+		for i := range uint32(MaxPorts) {
+			m.Plan.Ports = append(m.Plan.Ports, &PlannedPort{Port: i + 9})
+		}
+	})
+	cmd("planned port twice", "port 1 twice", func(m *Command) { m.Plan.Ports[1].Port = 1 })
+	cmd("no such setting", "has setting 2 of 2", func(m *Command) { m.Plan.Ports[0].Settings[1] = 2 })
+	cmd("law twice", "the law fairq twice", func(m *Command) { m.Plan.Ports[0].Settings[1] = 0 })
+	cmd("9 laws of a port", "9 laws of a port", func(m *Command) { m.Plan.Ports[0].Settings = make([]uint32, MaxPortLaws+1) })
+	cmd("law of a plan", "not the name of a law", func(m *Command) { m.Plan.Settings[0].Law = "fair.q" })
+	cmd("percent", "101 % of the flows", func(m *Command) { m.Plan.Settings[0].Percent = 101 })
+	cmd("params", "that are not JSON", func(m *Command) { m.Plan.Settings[0].Params = []byte("{") })
+	cmd("long params", "that are not JSON, or above", func(m *Command) {
+		m.Plan.Settings[0].Params = []byte(`"` + strings.Repeat("x", MaxParams) + `"`)
+	})
 
 	cmd("bucket", "bucket 1024", func(m *Command) { m.Bucket = 1024 })
 	cmd("controller", "no controller", func(m *Command) { m.Controller = nil })
@@ -265,6 +318,17 @@ func TestEncode_LargestFit(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("grants: %d bytes", len(b))
+	c.Grants = nil
+	for i := range uint32(MaxPorts - 2) {
+		c.Plan.Ports = append(c.Plan.Ports, &PlannedPort{Port: 1<<31 + i, Settings: []uint32{0, 1}})
+	}
+	for len(c.Plan.Settings) < 20 {
+		c.Plan.Settings = append(c.Plan.Settings, &LawSetting{Law: "fairq", Params: []byte(`"` + strings.Repeat("x", MaxParams-2) + `"`), Percent: 100})
+	}
+	if b, err = Encode(c); err != nil {
+		t.Error(err)
+	}
+	t.Logf("plan: %d bytes", len(b))
 }
 
 // A grant of a law survives the way there and back.

@@ -14,12 +14,18 @@ import (
 // SplitInventory divides what an agent has into messages that fit the bus. Each is a part with this serial number. The error is
 // that it has too much: more than MaxPorts ports, MaxGuests guests, or MaxParts messages.
 func SplitInventory(serial uint64, ports []*SwitchPort, guests []*Guest) ([]*Inventory, error) {
+	return (&Inventory{Serial: serial, Ports: ports, Guests: guests}).Split()
+}
+
+// Split is SplitInventory for all that an inventory has.
+func (x *Inventory) Split() ([]*Inventory, error) {
+	serial, ports, guests := x.GetSerial(), x.GetPorts(), x.GetGuests()
 	if len(ports) > MaxPorts || len(guests) > MaxGuests {
 		return nil, fmt.Errorf("%d ports and %d VMs, want at most %d and %d", len(ports), len(guests), MaxPorts, MaxGuests)
 	}
 	const full = MaxMessage / 2 // leaves room for the rest of the message
-	out := []*Inventory{{Serial: serial}}
-	bytes := 0
+	out := []*Inventory{{Serial: serial, Laws: x.GetLaws(), Hypervisor: x.GetHypervisor()}}
+	bytes := proto.Size(out[0])
 	next := func(m proto.Message) *Inventory {
 		if bytes += proto.Size(m) + 8; bytes > full {
 			out, bytes = append(out, &Inventory{Serial: serial}), proto.Size(m)+8
@@ -65,6 +71,10 @@ func (p *Parts) Add(part *Inventory) (whole *Inventory, err error) {
 	}
 	whole = &Inventory{Serial: p.serial, Parts: 1}
 	for _, h := range p.have {
+		whole.Laws = append(whole.Laws, h.GetLaws()...)
+		if h.GetHypervisor() != nil {
+			whole.Hypervisor = h.GetHypervisor()
+		}
 		whole.Ports = append(whole.Ports, h.GetPorts()...)
 		whole.Guests = append(whole.Guests, h.GetGuests()...)
 	}
@@ -108,8 +118,18 @@ func (x *Inventory) check(host bool) error {
 		return nil
 	case x.GetSerial() == 0 || x.GetParts() == 0 || x.GetParts() > MaxParts || x.GetPart() >= x.GetParts():
 		return fmt.Errorf("part %d of %d of inventory %d", x.GetPart(), x.GetParts(), x.GetSerial())
-	case host && len(x.GetPorts()) > 0 || !host && len(x.GetGuests()) > 0:
+	case host && len(x.GetPorts())+len(x.GetLaws()) > 0 || !host && (len(x.GetGuests()) > 0 || x.GetHypervisor() != nil):
 		return errors.New("a switch with VMs, or a host with ports of a switch")
+	case x.GetHypervisor().GetRate() > MaxRate:
+		return fmt.Errorf("an uplink of %d bit/s", x.GetHypervisor().GetRate())
+	}
+	if err := errors.Join(atMost("laws", x.GetLaws(), MaxPortLaws), CheckTexts(x.GetHypervisor().GetLabels())); err != nil {
+		return err
+	}
+	for _, l := range x.GetLaws() {
+		if !ValidName(l) {
+			return errors.New("not the name of a law")
+		}
 	}
 	for _, p := range x.GetPorts() {
 		if p.GetRate() > MaxRate || p.GetBufferBytes() > maxTotal {
@@ -117,6 +137,9 @@ func (x *Inventory) check(host bool) error {
 		}
 		if err := CheckTexts(p.GetLabels(), p.GetName()); err != nil {
 			return fmt.Errorf("port %d: %w", p.GetPort(), err)
+		}
+		if p.GetPeer() != "" && !ValidName(p.GetPeer()) {
+			return fmt.Errorf("port %d leads to no agent's name", p.GetPort())
 		}
 	}
 	for _, g := range x.GetGuests() {

@@ -499,6 +499,8 @@ type Inventory struct {
 	Parts         uint32                 `protobuf:"varint,3,opt,name=parts,proto3" json:"parts,omitempty"`   // 1 to 64
 	Ports         []*SwitchPort          `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
 	Guests        []*Guest               `protobuf:"bytes,5,rep,name=guests,proto3" json:"guests,omitempty"`
+	Laws          []string               `protobuf:"bytes,6,rep,name=laws,proto3" json:"laws,omitempty"`             // of a switch: those that its agent runs at ports where policies say so
+	Hypervisor    *Hypervisor            `protobuf:"bytes,7,opt,name=hypervisor,proto3" json:"hypervisor,omitempty"` // of a host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,6 +570,73 @@ func (x *Inventory) GetGuests() []*Guest {
 	return nil
 }
 
+func (x *Inventory) GetLaws() []string {
+	if x != nil {
+		return x.Laws
+	}
+	return nil
+}
+
+func (x *Inventory) GetHypervisor() *Hypervisor {
+	if x != nil {
+		return x.Hypervisor
+	}
+	return nil
+}
+
+// Hypervisor is what a host's agent knows of the machine.
+type Hypervisor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rate          uint64                 `protobuf:"varint,1,opt,name=rate,proto3" json:"rate,omitempty"` // of its uplink, bit/s, if the agent limits VMs there; 0: it does not
+	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hypervisor) Reset() {
+	*x = Hypervisor{}
+	mi := &file_weir_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hypervisor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hypervisor) ProtoMessage() {}
+
+func (x *Hypervisor) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hypervisor.ProtoReflect.Descriptor instead.
+func (*Hypervisor) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Hypervisor) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Hypervisor) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type SwitchPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
@@ -575,13 +644,14 @@ type SwitchPort struct {
 	Rate          uint64                 `protobuf:"varint,3,opt,name=rate,proto3" json:"rate,omitempty"`                                  // bit/s; 0: not known
 	BufferBytes   uint64                 `protobuf:"varint,4,opt,name=buffer_bytes,json=bufferBytes,proto3" json:"buffer_bytes,omitempty"` // 0: not known
 	Labels        map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Peer          string                 `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"` // name of the agent of the host that the port leads to; empty: none, or not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SwitchPort) Reset() {
 	*x = SwitchPort{}
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +663,7 @@ func (x *SwitchPort) String() string {
 func (*SwitchPort) ProtoMessage() {}
 
 func (x *SwitchPort) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +676,7 @@ func (x *SwitchPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchPort.ProtoReflect.Descriptor instead.
 func (*SwitchPort) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{6}
+	return file_weir_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SwitchPort) GetPort() uint32 {
@@ -644,6 +714,13 @@ func (x *SwitchPort) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *SwitchPort) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
 // Guest is a VM that the operator configured at a host.
 type Guest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -658,7 +735,7 @@ type Guest struct {
 
 func (x *Guest) Reset() {
 	*x = Guest{}
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +747,7 @@ func (x *Guest) String() string {
 func (*Guest) ProtoMessage() {}
 
 func (x *Guest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +760,7 @@ func (x *Guest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guest.ProtoReflect.Descriptor instead.
 func (*Guest) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Guest) GetVm() uint32 {
@@ -732,7 +809,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_weir_proto_msgTypes[8]
+	mi := &file_weir_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +821,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[8]
+	mi := &file_weir_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +834,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{8}
+	return file_weir_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Range) GetAddress() []byte {
@@ -794,7 +871,7 @@ type Arrivals struct {
 
 func (x *Arrivals) Reset() {
 	*x = Arrivals{}
-	mi := &file_weir_proto_msgTypes[9]
+	mi := &file_weir_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +883,7 @@ func (x *Arrivals) String() string {
 func (*Arrivals) ProtoMessage() {}
 
 func (x *Arrivals) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[9]
+	mi := &file_weir_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +896,7 @@ func (x *Arrivals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrivals.ProtoReflect.Descriptor instead.
 func (*Arrivals) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{9}
+	return file_weir_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Arrivals) GetPort() uint32 {
@@ -904,7 +981,7 @@ type NewPair struct {
 
 func (x *NewPair) Reset() {
 	*x = NewPair{}
-	mi := &file_weir_proto_msgTypes[10]
+	mi := &file_weir_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +993,7 @@ func (x *NewPair) String() string {
 func (*NewPair) ProtoMessage() {}
 
 func (x *NewPair) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[10]
+	mi := &file_weir_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1006,7 @@ func (x *NewPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewPair.ProtoReflect.Descriptor instead.
 func (*NewPair) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{10}
+	return file_weir_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NewPair) GetSource() []byte {
@@ -965,7 +1042,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_weir_proto_msgTypes[11]
+	mi := &file_weir_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1054,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[11]
+	mi := &file_weir_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1067,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{11}
+	return file_weir_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Drop) GetPort() uint32 {
@@ -1026,7 +1103,7 @@ type Deadline struct {
 
 func (x *Deadline) Reset() {
 	*x = Deadline{}
-	mi := &file_weir_proto_msgTypes[12]
+	mi := &file_weir_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1115,7 @@ func (x *Deadline) String() string {
 func (*Deadline) ProtoMessage() {}
 
 func (x *Deadline) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[12]
+	mi := &file_weir_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1128,7 @@ func (x *Deadline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deadline.ProtoReflect.Descriptor instead.
 func (*Deadline) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{12}
+	return file_weir_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Deadline) GetFlow() *Flow {
@@ -1082,13 +1159,15 @@ type AgentState struct {
 	Terms         []*SeenTerm            `protobuf:"bytes,2,rep,name=terms,proto3" json:"terms,omitempty"`
 	Grants        []*LiveGrant           `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
 	MoreGrants    uint32                 `protobuf:"varint,4,opt,name=more_grants,json=moreGrants,proto3" json:"more_grants,omitempty"` // live grants that the list leaves out
+	Plan          *PlanState             `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`                                // of a switch whose laws are left to policies
+	Refused       []*RefusedGrant        `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`                          // of the last second; at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_weir_proto_msgTypes[13]
+	mi := &file_weir_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1179,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[13]
+	mi := &file_weir_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1192,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{13}
+	return file_weir_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AgentState) GetVersion() string {
@@ -1144,6 +1223,211 @@ func (x *AgentState) GetMoreGrants() uint32 {
 	return 0
 }
 
+func (x *AgentState) GetPlan() *PlanState {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *AgentState) GetRefused() []*RefusedGrant {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// PlanState is what became of the last plan.
+type PlanState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"`  // of the plan; 0: none came
+	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why the plan is not carried out; empty: it is
+	Ports         []*PortState           `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty"`     // laws that do not hold completely
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanState) Reset() {
+	*x = PlanState{}
+	mi := &file_weir_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanState) ProtoMessage() {}
+
+func (x *PlanState) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanState.ProtoReflect.Descriptor instead.
+func (*PlanState) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PlanState) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *PlanState) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *PlanState) GetPorts() []*PortState {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// PortState is why a law of the plan does not hold completely at a port.
+type PortState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Law           string                 `protobuf:"bytes,2,opt,name=law,proto3" json:"law,omitempty"`
+	Off           bool                   `protobuf:"varint,3,opt,name=off,proto3" json:"off,omitempty"` // it does not hold at all
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortState) Reset() {
+	*x = PortState{}
+	mi := &file_weir_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortState) ProtoMessage() {}
+
+func (x *PortState) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortState.ProtoReflect.Descriptor instead.
+func (*PortState) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PortState) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PortState) GetLaw() string {
+	if x != nil {
+		return x.Law
+	}
+	return ""
+}
+
+func (x *PortState) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+func (x *PortState) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RefusedGrant is a grant that the agent cannot carry out.
+type RefusedGrant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Vm            uint32                 `protobuf:"varint,1,opt,name=vm,proto3" json:"vm,omitempty"`
+	Owner         uint32                 `protobuf:"varint,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedGrant) Reset() {
+	*x = RefusedGrant{}
+	mi := &file_weir_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedGrant) ProtoMessage() {}
+
+func (x *RefusedGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedGrant.ProtoReflect.Descriptor instead.
+func (*RefusedGrant) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RefusedGrant) GetVm() uint32 {
+	if x != nil {
+		return x.Vm
+	}
+	return 0
+}
+
+func (x *RefusedGrant) GetOwner() uint32 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
+}
+
+func (x *RefusedGrant) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // SeenTerm is the highest term of a bucket that the agent has seen, and its controller.
 type SeenTerm struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1156,7 +1440,7 @@ type SeenTerm struct {
 
 func (x *SeenTerm) Reset() {
 	*x = SeenTerm{}
-	mi := &file_weir_proto_msgTypes[14]
+	mi := &file_weir_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1452,7 @@ func (x *SeenTerm) String() string {
 func (*SeenTerm) ProtoMessage() {}
 
 func (x *SeenTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[14]
+	mi := &file_weir_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1465,7 @@ func (x *SeenTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeenTerm.ProtoReflect.Descriptor instead.
 func (*SeenTerm) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{14}
+	return file_weir_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SeenTerm) GetBucket() uint32 {
@@ -1216,7 +1500,7 @@ type LiveGrant struct {
 
 func (x *LiveGrant) Reset() {
 	*x = LiveGrant{}
-	mi := &file_weir_proto_msgTypes[15]
+	mi := &file_weir_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1512,7 @@ func (x *LiveGrant) String() string {
 func (*LiveGrant) ProtoMessage() {}
 
 func (x *LiveGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[15]
+	mi := &file_weir_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1525,7 @@ func (x *LiveGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveGrant.ProtoReflect.Descriptor instead.
 func (*LiveGrant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{15}
+	return file_weir_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LiveGrant) GetGrant() *Grant {
@@ -1276,7 +1560,7 @@ type Controller struct {
 
 func (x *Controller) Reset() {
 	*x = Controller{}
-	mi := &file_weir_proto_msgTypes[16]
+	mi := &file_weir_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1572,7 @@ func (x *Controller) String() string {
 func (*Controller) ProtoMessage() {}
 
 func (x *Controller) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[16]
+	mi := &file_weir_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1585,7 @@ func (x *Controller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Controller.ProtoReflect.Descriptor instead.
 func (*Controller) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{16}
+	return file_weir_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Controller) GetName() string {
@@ -1326,16 +1610,17 @@ type Command struct {
 	Controller *Controller            `protobuf:"bytes,3,opt,name=controller,proto3" json:"controller,omitempty"`
 	Sequence   uint64                 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"` // rises within the term, per agent
 	// The report that caused the command. An announcement has none.
-	Incarnation   uint64   `protobuf:"fixed64,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	EchoNs        uint64   `protobuf:"varint,6,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"`
-	Grants        []*Grant `protobuf:"bytes,7,rep,name=grants,proto3" json:"grants,omitempty"`
+	Incarnation   uint64    `protobuf:"fixed64,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	EchoNs        uint64    `protobuf:"varint,6,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"`
+	Grants        []*Grant  `protobuf:"bytes,7,rep,name=grants,proto3" json:"grants,omitempty"`
+	Plan          *PortPlan `protobuf:"bytes,8,opt,name=plan,proto3" json:"plan,omitempty"` // none: the last one stays
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_weir_proto_msgTypes[17]
+	mi := &file_weir_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1632,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[17]
+	mi := &file_weir_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1645,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{17}
+	return file_weir_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Command) GetBucket() uint32 {
@@ -1412,6 +1697,188 @@ func (x *Command) GetGrants() []*Grant {
 	return nil
 }
 
+func (x *Command) GetPlan() *PortPlan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+// PortPlan is which laws policies want at the ports of a switch: all of it, so that ports that it leaves out have none. The
+// agent keeps the last one, also without a controller.
+type PortPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // equal plans have equal numbers
+	Settings      []*LawSetting          `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty"`
+	Ports         []*PlannedPort         `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortPlan) Reset() {
+	*x = PortPlan{}
+	mi := &file_weir_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortPlan) ProtoMessage() {}
+
+func (x *PortPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortPlan.ProtoReflect.Descriptor instead.
+func (*PortPlan) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PortPlan) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *PortPlan) GetSettings() []*LawSetting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *PortPlan) GetPorts() []*PlannedPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// LawSetting is a law with its parameters. Of two that cannot run at one switch, the first one holds.
+type LawSetting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Law           string                 `protobuf:"bytes,1,opt,name=law,proto3" json:"law,omitempty"`
+	Params        []byte                 `protobuf:"bytes,2,opt,name=params,proto3" json:"params,omitempty"`    // JSON, all parameters
+	Percent       uint32                 `protobuf:"varint,3,opt,name=percent,proto3" json:"percent,omitempty"` // of the flows that it limits, 0 to 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LawSetting) Reset() {
+	*x = LawSetting{}
+	mi := &file_weir_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LawSetting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LawSetting) ProtoMessage() {}
+
+func (x *LawSetting) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LawSetting.ProtoReflect.Descriptor instead.
+func (*LawSetting) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *LawSetting) GetLaw() string {
+	if x != nil {
+		return x.Law
+	}
+	return ""
+}
+
+func (x *LawSetting) GetParams() []byte {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *LawSetting) GetPercent() uint32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+type PlannedPort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Settings      []uint32               `protobuf:"varint,2,rep,packed,name=settings,proto3" json:"settings,omitempty"` // places in PortPlan.settings
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedPort) Reset() {
+	*x = PlannedPort{}
+	mi := &file_weir_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedPort) ProtoMessage() {}
+
+func (x *PlannedPort) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedPort.ProtoReflect.Descriptor instead.
+func (*PlannedPort) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PlannedPort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PlannedPort) GetSettings() []uint32 {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 type Grant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Owner         uint32                 `protobuf:"varint,1,opt,name=owner,proto3" json:"owner,omitempty"` // 0 to 255
@@ -1428,7 +1895,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_weir_proto_msgTypes[18]
+	mi := &file_weir_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1907,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[18]
+	mi := &file_weir_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1920,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{18}
+	return file_weir_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Grant) GetOwner() uint32 {
@@ -1526,7 +1993,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_weir_proto_msgTypes[19]
+	mi := &file_weir_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +2005,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[19]
+	mi := &file_weir_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +2018,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{19}
+	return file_weir_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Flow) GetSource() []byte {
@@ -1601,7 +2068,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_proto_msgTypes[20]
+	mi := &file_weir_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +2080,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[20]
+	mi := &file_weir_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +2093,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{20}
+	return file_weir_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Heartbeat) GetController() *Controller {
@@ -1660,7 +2127,7 @@ type HeldBucket struct {
 
 func (x *HeldBucket) Reset() {
 	*x = HeldBucket{}
-	mi := &file_weir_proto_msgTypes[21]
+	mi := &file_weir_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2139,7 @@ func (x *HeldBucket) String() string {
 func (*HeldBucket) ProtoMessage() {}
 
 func (x *HeldBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[21]
+	mi := &file_weir_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2152,7 @@ func (x *HeldBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBucket.ProtoReflect.Descriptor instead.
 func (*HeldBucket) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{21}
+	return file_weir_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HeldBucket) GetBucket() uint32 {
@@ -1745,20 +2212,32 @@ const file_weir_proto_rawDesc = "" +
 	"\x05drops\x18\x05 \x03(\v2\r.weir.v1.DropR\x05drops\x12/\n" +
 	"\tdeadlines\x18\x06 \x03(\v2\x11.weir.v1.DeadlineR\tdeadlines\x12)\n" +
 	"\x05state\x18\a \x01(\v2\x13.weir.v1.AgentStateR\x05state\x120\n" +
-	"\tinventory\x18\b \x01(\v2\x12.weir.v1.InventoryR\tinventory\"\xa0\x01\n" +
+	"\tinventory\x18\b \x01(\v2\x12.weir.v1.InventoryR\tinventory\"\xe9\x01\n" +
 	"\tInventory\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\x03 \x01(\rR\x05parts\x12)\n" +
 	"\x05ports\x18\x04 \x03(\v2\x13.weir.v1.SwitchPortR\x05ports\x12&\n" +
-	"\x06guests\x18\x05 \x03(\v2\x0e.weir.v1.GuestR\x06guests\"\xdf\x01\n" +
+	"\x06guests\x18\x05 \x03(\v2\x0e.weir.v1.GuestR\x06guests\x12\x12\n" +
+	"\x04laws\x18\x06 \x03(\tR\x04laws\x123\n" +
+	"\n" +
+	"hypervisor\x18\a \x01(\v2\x13.weir.v1.HypervisorR\n" +
+	"hypervisor\"\x94\x01\n" +
+	"\n" +
+	"Hypervisor\x12\x12\n" +
+	"\x04rate\x18\x01 \x01(\x04R\x04rate\x127\n" +
+	"\x06labels\x18\x02 \x03(\v2\x1f.weir.v1.Hypervisor.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +
 	"\n" +
 	"SwitchPort\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x04R\x04rate\x12!\n" +
 	"\fbuffer_bytes\x18\x04 \x01(\x04R\vbufferBytes\x127\n" +
-	"\x06labels\x18\x05 \x03(\v2\x1f.weir.v1.SwitchPort.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x05 \x03(\v2\x1f.weir.v1.SwitchPort.LabelsEntryR\x06labels\x12\x12\n" +
+	"\x04peer\x18\x06 \x01(\tR\x04peer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x01\n" +
@@ -1798,14 +2277,29 @@ const file_weir_proto_rawDesc = "" +
 	"\x04flow\x18\x01 \x01(\v2\r.weir.v1.FlowR\x04flow\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x1b\n" +
-	"\twithin_ns\x18\x03 \x01(\x04R\bwithinNs\"\x9c\x01\n" +
+	"\twithin_ns\x18\x03 \x01(\x04R\bwithinNs\"\xf5\x01\n" +
 	"\n" +
 	"AgentState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12'\n" +
 	"\x05terms\x18\x02 \x03(\v2\x11.weir.v1.SeenTermR\x05terms\x12*\n" +
 	"\x06grants\x18\x03 \x03(\v2\x12.weir.v1.LiveGrantR\x06grants\x12\x1f\n" +
 	"\vmore_grants\x18\x04 \x01(\rR\n" +
-	"moreGrants\"k\n" +
+	"moreGrants\x12&\n" +
+	"\x04plan\x18\x05 \x01(\v2\x12.weir.v1.PlanStateR\x04plan\x12/\n" +
+	"\arefused\x18\x06 \x03(\v2\x15.weir.v1.RefusedGrantR\arefused\"g\n" +
+	"\tPlanState\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12(\n" +
+	"\x05ports\x18\x03 \x03(\v2\x12.weir.v1.PortStateR\x05ports\"[\n" +
+	"\tPortState\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x10\n" +
+	"\x03law\x18\x02 \x01(\tR\x03law\x12\x10\n" +
+	"\x03off\x18\x03 \x01(\bR\x03off\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"L\n" +
+	"\fRefusedGrant\x12\x0e\n" +
+	"\x02vm\x18\x01 \x01(\rR\x02vm\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\rR\x05owner\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"k\n" +
 	"\bSeenTerm\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x123\n" +
@@ -1819,7 +2313,7 @@ const file_weir_proto_rawDesc = "" +
 	"\n" +
 	"Controller\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03run\x18\x02 \x01(\x06R\x03run\"\xe9\x01\n" +
+	"\x03run\x18\x02 \x01(\x06R\x03run\"\x90\x02\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x123\n" +
@@ -1829,7 +2323,20 @@ const file_weir_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12 \n" +
 	"\vincarnation\x18\x05 \x01(\x06R\vincarnation\x12\x17\n" +
 	"\aecho_ns\x18\x06 \x01(\x04R\x06echoNs\x12&\n" +
-	"\x06grants\x18\a \x03(\v2\x0e.weir.v1.GrantR\x06grants\"\xd3\x01\n" +
+	"\x06grants\x18\a \x03(\v2\x0e.weir.v1.GrantR\x06grants\x12%\n" +
+	"\x04plan\x18\b \x01(\v2\x11.weir.v1.PortPlanR\x04plan\"\x7f\n" +
+	"\bPortPlan\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12/\n" +
+	"\bsettings\x18\x02 \x03(\v2\x13.weir.v1.LawSettingR\bsettings\x12*\n" +
+	"\x05ports\x18\x03 \x03(\v2\x14.weir.v1.PlannedPortR\x05ports\"P\n" +
+	"\n" +
+	"LawSetting\x12\x10\n" +
+	"\x03law\x18\x01 \x01(\tR\x03law\x12\x16\n" +
+	"\x06params\x18\x02 \x01(\fR\x06params\x12\x18\n" +
+	"\apercent\x18\x03 \x01(\rR\apercent\"=\n" +
+	"\vPlannedPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
+	"\bsettings\x18\x02 \x03(\rR\bsettings\"\xd3\x01\n" +
 	"\x05Grant\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\rR\x05owner\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.weir.v1.GrantKindR\x04kind\x12\x0e\n" +
@@ -1875,67 +2382,83 @@ func file_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_weir_proto_goTypes = []any{
-	(GrantKind)(0),      // 0: weir.v1.GrantKind
-	(*Origin)(nil),      // 1: weir.v1.Origin
-	(*Telemetry)(nil),   // 2: weir.v1.Telemetry
-	(*PortReport)(nil),  // 3: weir.v1.PortReport
-	(*SourceMarks)(nil), // 4: weir.v1.SourceMarks
-	(*Events)(nil),      // 5: weir.v1.Events
-	(*Inventory)(nil),   // 6: weir.v1.Inventory
-	(*SwitchPort)(nil),  // 7: weir.v1.SwitchPort
-	(*Guest)(nil),       // 8: weir.v1.Guest
-	(*Range)(nil),       // 9: weir.v1.Range
-	(*Arrivals)(nil),    // 10: weir.v1.Arrivals
-	(*NewPair)(nil),     // 11: weir.v1.NewPair
-	(*Drop)(nil),        // 12: weir.v1.Drop
-	(*Deadline)(nil),    // 13: weir.v1.Deadline
-	(*AgentState)(nil),  // 14: weir.v1.AgentState
-	(*SeenTerm)(nil),    // 15: weir.v1.SeenTerm
-	(*LiveGrant)(nil),   // 16: weir.v1.LiveGrant
-	(*Controller)(nil),  // 17: weir.v1.Controller
-	(*Command)(nil),     // 18: weir.v1.Command
-	(*Grant)(nil),       // 19: weir.v1.Grant
-	(*Flow)(nil),        // 20: weir.v1.Flow
-	(*Heartbeat)(nil),   // 21: weir.v1.Heartbeat
-	(*HeldBucket)(nil),  // 22: weir.v1.HeldBucket
-	nil,                 // 23: weir.v1.SwitchPort.LabelsEntry
-	nil,                 // 24: weir.v1.Guest.LabelsEntry
+	(GrantKind)(0),       // 0: weir.v1.GrantKind
+	(*Origin)(nil),       // 1: weir.v1.Origin
+	(*Telemetry)(nil),    // 2: weir.v1.Telemetry
+	(*PortReport)(nil),   // 3: weir.v1.PortReport
+	(*SourceMarks)(nil),  // 4: weir.v1.SourceMarks
+	(*Events)(nil),       // 5: weir.v1.Events
+	(*Inventory)(nil),    // 6: weir.v1.Inventory
+	(*Hypervisor)(nil),   // 7: weir.v1.Hypervisor
+	(*SwitchPort)(nil),   // 8: weir.v1.SwitchPort
+	(*Guest)(nil),        // 9: weir.v1.Guest
+	(*Range)(nil),        // 10: weir.v1.Range
+	(*Arrivals)(nil),     // 11: weir.v1.Arrivals
+	(*NewPair)(nil),      // 12: weir.v1.NewPair
+	(*Drop)(nil),         // 13: weir.v1.Drop
+	(*Deadline)(nil),     // 14: weir.v1.Deadline
+	(*AgentState)(nil),   // 15: weir.v1.AgentState
+	(*PlanState)(nil),    // 16: weir.v1.PlanState
+	(*PortState)(nil),    // 17: weir.v1.PortState
+	(*RefusedGrant)(nil), // 18: weir.v1.RefusedGrant
+	(*SeenTerm)(nil),     // 19: weir.v1.SeenTerm
+	(*LiveGrant)(nil),    // 20: weir.v1.LiveGrant
+	(*Controller)(nil),   // 21: weir.v1.Controller
+	(*Command)(nil),      // 22: weir.v1.Command
+	(*PortPlan)(nil),     // 23: weir.v1.PortPlan
+	(*LawSetting)(nil),   // 24: weir.v1.LawSetting
+	(*PlannedPort)(nil),  // 25: weir.v1.PlannedPort
+	(*Grant)(nil),        // 26: weir.v1.Grant
+	(*Flow)(nil),         // 27: weir.v1.Flow
+	(*Heartbeat)(nil),    // 28: weir.v1.Heartbeat
+	(*HeldBucket)(nil),   // 29: weir.v1.HeldBucket
+	nil,                  // 30: weir.v1.Hypervisor.LabelsEntry
+	nil,                  // 31: weir.v1.SwitchPort.LabelsEntry
+	nil,                  // 32: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
 	1,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
 	3,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
 	4,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
 	1,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
-	10, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
-	12, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
-	13, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
-	14, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
+	11, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
+	13, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
+	14, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
+	15, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
 	6,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
-	7,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
-	8,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
-	23, // 11: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
-	9,  // 12: weir.v1.Guest.addresses:type_name -> weir.v1.Range
-	24, // 13: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
-	11, // 14: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	20, // 15: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	20, // 16: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
-	15, // 17: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
-	16, // 18: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
-	17, // 19: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
-	19, // 20: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
-	17, // 21: weir.v1.Command.controller:type_name -> weir.v1.Controller
-	19, // 22: weir.v1.Command.grants:type_name -> weir.v1.Grant
-	0,  // 23: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	20, // 24: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	17, // 25: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	22, // 26: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	8,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
+	9,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
+	7,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
+	30, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
+	31, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	10, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
+	32, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	12, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
+	27, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	27, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	19, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
+	20, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
+	16, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
+	18, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
+	17, // 23: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
+	21, // 24: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
+	26, // 25: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
+	21, // 26: weir.v1.Command.controller:type_name -> weir.v1.Controller
+	26, // 27: weir.v1.Command.grants:type_name -> weir.v1.Grant
+	23, // 28: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
+	24, // 29: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
+	25, // 30: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
+	0,  // 31: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
+	27, // 32: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	21, // 33: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	29, // 34: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -1949,7 +2472,7 @@ func file_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

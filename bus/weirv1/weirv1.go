@@ -4,6 +4,7 @@
 //	decode.go     decoders: sizes, counts and ranges are checked
 //	grant.go      law.Grant and law.Flow
 //	inventory.go  what an agent has, and its parts
+//	plan.go       the laws of a switch's ports
 //	totals.go     an agent's readings as messages
 //	differences.go  messages as a controller's events
 //
@@ -37,7 +38,13 @@ const (
 	maxTotal     = 1<<62 - 1       // bytes or packets
 	maxDuration  = uint64(1 << 62) // ns
 	maxTCPPort   = 1<<16 - 1
-	maxVersion   = 128 // bytes
+	maxVersion   = 128  // bytes
+	MaxSettings  = 64   // of a plan
+	MaxParams    = 4096 // bytes of a law's parameters
+	MaxPortLaws  = 8    // at one port, and names of laws that an agent has
+	MaxStates    = 256  // ports whose laws do not hold completely
+	MaxReason    = 256  // bytes
+	MaxRefused   = 64   // grants
 )
 
 // MaxTerm limits terms, so that adding to a term cannot overflow.

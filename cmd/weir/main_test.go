@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Getenv(testroot.Variable) != "", nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"startbus": startBus, "inventory": putInventory},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"startbus": startBus, "inventory": putInventory, "enforced": putLive},
 		Setup: func(env *testscript.Env) error {
 			wd, err := os.Getwd()
 			env.Setenv("EXPERIMENTS", wd+"/../../experiments")

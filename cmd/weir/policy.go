@@ -81,6 +81,7 @@ type policySession struct {
 	store    *store.Store
 	snap     *store.Snapshot
 	nodes    []policy.Node
+	lives    []policy.Live // of controllers
 	warnings []string
 }
 
@@ -117,14 +118,23 @@ func (f *policyFlags) run(cmd *cobra.Command, do func(ctx context.Context, s *po
 	return do(ctx, s)
 }
 
-// inventory reads the inventory. Nodes that cannot be read are warned of.
+// inventory reads the inventory, and what controllers enforce. Records that cannot be read are warned of.
 func (s *policySession) inventory(ctx context.Context) error {
 	nodes, problems, err := s.store.Inventory(ctx)
-	s.nodes = nodes
-	for _, p := range problems {
-		s.warnings = append(s.warnings, p.Error()+": the node is left out")
+	if err != nil {
+		return err
+	}
+	lives, more, err := s.store.Lives(ctx)
+	s.nodes, s.lives = nodes, lives
+	for _, p := range slices.Concat(problems, more) {
+		s.warnings = append(s.warnings, p.Error()+": it is left out")
 	}
 	return err
+}
+
+// view is what is known of the policies.
+func (s *policySession) view() *policy.View {
+	return &policy.View{Specs: laws.All().Specs(), Policies: s.policies(), Inventory: s.nodes, Lives: s.lives, Change: s.snap.Change, Now: time.Now()}
 }
 
 func (s *policySession) policies() []policy.Policy { return s.snap.Parse(s.reader) }
@@ -227,7 +237,7 @@ func (s *policySession) change(ctx context.Context, action string, given []polic
 	}
 	given = slices.DeleteFunc(given, func(p policy.Policy) bool { return same[p.Name] })
 	texts = slices.DeleteFunc(texts, func(t store.Text) bool { return same[t.Name] })
-	r.Proposal = policy.Propose(laws.All().Specs(), s.policies(), given, remove, s.nodes)
+	r.Proposal = policy.Propose(laws.All().Specs(), append(policy.OfFile(s.lives), s.policies()...), given, remove, s.nodes)
 	r.Warnings = append(s.warnings, r.Warnings...)
 	if len(r.Refused) == 0 && !s.dryRun && len(r.Policies) > 0 {
 		c, err := s.store.Commit(ctx, s.snap, action, texts, remove)
@@ -326,7 +336,7 @@ func policyGetCommand(f *policyFlags) *cobra.Command {
 				if err := s.inventory(ctx); err != nil {
 					return err
 				}
-				list := policy.Compile(laws.All().Specs(), s.policies(), s.nodes).Policies
+				list := s.view().State().Policies
 				return s.print(slices.Concat([]policy.Status{}, list), func() error { return printPolicies(s.cmd, list, s.warnings) })
 			})
 		},
@@ -418,14 +428,15 @@ func policyExplainCommand(f *policyFlags) *cobra.Command {
 		Use:   "explain TARGET",
 		Short: "Show what holds for a port, host or VM, by which policy, and why others do not",
 		Long: `Show which laws, parameters and guarantee hold for a port (tor1/swp1), a host (h1) or a VM (web1, or
-h1/web1), by which policies, and why other policies do not.`,
+h1/web1), by which policies, and why other policies do not. Controllers report what holds, and the grants of
+each VM.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, s *policySession) error {
 				if err := s.inventory(ctx); err != nil {
 					return err
 				}
-				found, err := policy.Explain(ctx, laws.All().Specs(), s.policies(), s.nodes, args[0], nil)
+				found, err := s.view().Explain(args[0])
 				if err != nil {
 					return err
 				}

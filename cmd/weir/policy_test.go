@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"weir/bus"
 	"weir/bus/pki"
+	"weir/law"
 	"weir/policy"
 	"weir/policy/store"
 )
@@ -34,15 +36,8 @@ func putInventory(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var nodes []policy.Node
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &nodes))
-	c, err := bus.Dial(bus.ClientConfig{URLs: []string{ts.Getenv("BUS")}, Files: pki.In(ts.MkAbs(args[0]), args[0])})
-	ts.Check(err)
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	ts.Check(c.Ready(ctx))
-	kv, err := store.Bus(ctx, c, 1)
-	ts.Check(err)
-	s := store.New(kv, store.Author{Identity: c.Identity().String()})
+	ctx, s, end := asController(ts, args[0])
+	defer end()
 	old, problems, err := s.Inventory(ctx)
 	ts.Check(errors.Join(append(problems, err)...))
 	for _, n := range old {
@@ -51,4 +46,29 @@ func putInventory(ts *testscript.TestScript, neg bool, args []string) {
 	for i := range nodes {
 		ts.Check(s.PutNode(ctx, &nodes[i]))
 	}
+}
+
+// asController opens the store of policies as a controller.
+func asController(ts *testscript.TestScript, name string) (context.Context, *store.Store, func()) {
+	c, err := bus.Dial(bus.ClientConfig{URLs: []string{ts.Getenv("BUS")}, Files: pki.In(ts.MkAbs(name), name)})
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ts.Check(c.Ready(ctx))
+	kv, err := store.Bus(ctx, c, 1)
+	ts.Check(err)
+	return ctx, store.New(kv, store.Author{Identity: c.Identity().String()}), func() { cancel(); c.Close() }
+}
+
+// putLive is a command of scripts: enforced NAME CHANGE NODE... reports as the controller of that name that it enforces the policies of
+// a change at the nodes, and has granted h1/db1 a rate. The report is of the next minute, so that its age is 0.
+func putLive(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: enforced NAME CHANGE NODE...")
+	}
+	change, err := strconv.ParseUint(args[1], 10, 64)
+	ts.Check(err)
+	ctx, s, end := asController(ts, args[0])
+	defer end()
+	grant := policy.TargetGrant{Target: "vm h1/db1", LiveGrant: policy.LiveGrant{Kind: law.RateGrant, Value: 1e9, Expiry: time.Second}}
+	ts.Check(s.PutLive(ctx, &policy.Live{Controller: args[0], Time: time.Now().Add(time.Minute), Change: change, Nodes: args[2:], Grants: []policy.TargetGrant{grant}}))
 }

@@ -108,6 +108,14 @@ func printExplanations(cmd *cobra.Command, found []policy.Explanation, all bool)
 	return t.Flush()
 }
 
+// grantor is what granted.
+func grantor(g *policy.LiveGrant) string {
+	if g.Law == "" {
+		return "the cap of the guarantee"
+	}
+	return "the law " + g.Law
+}
+
 func printExplanation(t *tabwriter.Writer, e *policy.Explanation, all bool) {
 	fmt.Fprintln(t, e.Target.String())
 	for i := range e.Laws {
@@ -126,6 +134,10 @@ func printExplanation(t *tabwriter.Writer, e *policy.Explanation, all bool) {
 	}
 	if e.MoreLeft > 0 {
 		fmt.Fprintf(t, "  left out\t%d more\n", e.MoreLeft)
+	}
+	for i := range e.Grants {
+		g := &e.Grants[i]
+		fmt.Fprintf(t, "  granted\t%s\tby %s, until %v after the report of %v ago unless renewed\n", g.String(), grantor(g), g.Expiry.Round(time.Millisecond), g.Age.Round(10*time.Millisecond))
 	}
 	for i, o := range e.Others {
 		if i == policyOthers && !all {

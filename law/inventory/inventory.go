@@ -26,14 +26,24 @@ type Port struct {
 
 // Host reports all VMs of a host, at first and after each change.
 type Host struct {
-	At  law.Host
-	VMs []VM
+	At   law.Host
+	Rate law.Rate // of the uplink; 0: not known, or its agent limits no VM there
+	VMs  []VM
 }
 
 // VM is a guest of a host. Grants for its number are carried out there.
 type VM struct {
 	Number    law.VM
 	Addresses []netip.Prefix // that it may send from
+	Guarantee Guarantee      // of policies
+}
+
+// Guarantee is what policies promise a VM at its host's uplink. The sum of Rate is within the uplink. The controller enforces Cap; a law
+// that shares the uplink enforces Rate and Weight.
+type Guarantee struct {
+	Rate   law.Rate // least; 0: none
+	Weight int      // share of the rest, relative to other VMs; 0: no guarantee
+	Cap    law.Rate // most; 0: none
 }
 
 // SwitchLeft reports that a switch's agent is silent. The switch itself may continue to forward.

@@ -367,3 +367,20 @@ func TestKeeps(t *testing.T) {
 		return l
 	})
 }
+
+// A VM moves: its new host reports it before the old host reports that it is gone. A new VM can also have the address already.
+func TestHosts_MovesInAnyOrder(t *testing.T) {
+	for _, newVM := range []law.VM{1, 8} {
+		s := newScript(t, nil)
+		at := func(h law.Host, vms ...inventory.VM) { s.step(&inventory.Host{At: h, VMs: vms}) }
+		at(2, inventory.VM{Number: newVM, Addresses: []netip.Prefix{netip.PrefixFrom(address(1), 32)}})
+		at(1)
+		s.opens(1, 1, 2)
+		if got, want := s.opens(1, 1)+s.interval(bufferBytes*2), fmt.Sprintf("+%d", newVM); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if n := s.l.Counts().Unknown; n != 1 { // VM 2 is nowhere
+			t.Errorf("%d unknown", n)
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 // selected. The caller
 // adds what the agent's inventory does not have.
 func Agent(name string, sw law.Switch, host law.Host, whole *weirv1.Inventory) policy.Node {
-	n := policy.Node{Name: name}
+	n := policy.Node{Name: name, Laws: slices.Clone(whole.GetLaws())}
 	used := map[string]bool{}
 	named := func(name, kind string, number uint32) string {
 		digits, form := strings.CutPrefix(name, kind+"-")
@@ -32,12 +32,14 @@ func Agent(name string, sw law.Switch, host law.Host, whole *weirv1.Inventory) p
 		for _, p := range ports {
 			n.Switch.Ports = append(n.Switch.Ports, policy.NodePort{
 				N: p.GetPort(), Name: named(p.GetName(), "port", p.GetPort()), Labels: p.GetLabels(), Rate: law.Rate(p.GetRate()), Buffer: law.Bytes(p.GetBufferBytes()),
+				Peer: p.GetPeer(),
 			})
 		}
 	}
 	if host != 0 {
 		clear(used)
-		n.Host = &policy.NodeHost{ID: host}
+		n.Host = &policy.NodeHost{ID: host, Rate: law.Rate(whole.GetHypervisor().GetRate())}
+		n.Labels = whole.GetHypervisor().GetLabels()
 		guests := slices.Clone(whole.GetGuests())
 		slices.SortFunc(guests, func(a, b *weirv1.Guest) int { return int(a.GetVm()) - int(b.GetVm()) })
 		for _, g := range guests {

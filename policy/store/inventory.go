@@ -133,3 +133,48 @@ func (s *Store) used(ctx context.Context) (map[string]bool, uint64, error) {
 	}
 	return out, head.Change, nil
 }
+
+// PutLive stores what a controller enforces. Controllers may.
+func (s *Store) PutLive(ctx context.Context, l *policy.Live) error {
+	value, err := encode(&liveRecord{*l})
+	if errors.Is(err, errTooLarge) {
+		short := *l
+		short.MoreGrants, short.Grants = short.MoreGrants+len(l.Grants), nil
+		value, err = encode(&liveRecord{short})
+	}
+	if err != nil {
+		return fmt.Errorf("state of controller %s: %w", l.Controller, err)
+	}
+	return s.kv.Put(ctx, livePrefix+l.Controller, value)
+}
+
+// Lives returns what controllers enforce, sorted by name. Problems lists records that cannot be read: they are left out.
+func (s *Store) Lives(ctx context.Context) (lives []policy.Live, problems []error, err error) {
+	keys, err := s.kv.Keys(ctx, livePrefix)
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(keys)
+	if len(keys) > maxLives {
+		keys = keys[:maxLives]
+	}
+	for _, key := range keys {
+		b, _, err := s.kv.Get(ctx, key)
+		if errors.Is(err, ErrNoKey) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		r := &liveRecord{}
+		if err = decode(b, r); err == nil && livePrefix+r.Controller != key {
+			err = fmt.Errorf("%w: it is of controller %s", ErrRecord, r.Controller)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", key, err))
+			continue
+		}
+		lives = append(lives, r.Live)
+	}
+	return lives, problems, nil
+}

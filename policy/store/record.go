@@ -23,6 +23,7 @@ const (
 	maxDecoded  = 4 << 20 // bytes of a value before it is compressed
 	maxPack     = 1 << 20 // bytes of texts in one pack, about
 	maxUser     = 64      // letters of a user's name
+	maxLives    = 64      // controllers
 )
 
 // The keys of the store:
@@ -31,6 +32,7 @@ const (
 //	text.ROLE.NAME.ID       texts of policies that ROLE/NAME applied
 //	change.N-ID.ROLE.NAME   change N, if the head refers to it; made by ROLE/NAME
 //	inventory.NODE          what an agent reported
+//	live.CONTROLLER         what a controller enforces
 //
 // The bus allows an operator only keys with its own name, so that they say who made a change.
 const (
@@ -38,6 +40,7 @@ const (
 	textPrefix      = "text."
 	changePrefix    = "change."
 	inventoryPrefix = "inventory."
+	livePrefix      = "live."
 )
 
 // ErrRecord is wrapped by the errors of records that cannot be read.
@@ -207,6 +210,11 @@ func (c *Change) check() error {
 type nodeRecord struct{ policy.Node }
 
 func (n *nodeRecord) check() error { return n.Check() }
+
+// liveRecord is what a controller enforces.
+type liveRecord struct{ policy.Live }
+
+func (l *liveRecord) check() error { return l.Check() }
 
 func checkEntry(name string, version int, refs ...ref) error {
 	if !policy.ValidNode(name) || version < 1 {

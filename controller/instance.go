@@ -1,0 +1,237 @@
+package controller
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"net/netip"
+	"time"
+
+	"weir/config"
+	"weir/law"
+	"weir/law/inventory"
+	"weir/law/telemetry"
+)
+
+// instance is a law that policies chose. The law gets the reports about the ports, hosts and VMs of its group, and its grants hold for
+// those VMs only.
+type instance struct {
+	group *group
+	owner law.Owner
+	law   law.Law
+	vmOf  func(netip.Addr) law.VM
+	share uint32 // buckets of grants that hold, of shareOf
+
+	live     map[liveKey]liveGrant
+	sweepAt  int                // grants in live at which those that have ended are removed
+	switches map[law.Switch]int // ports of the group, by switch
+	counts   InstanceCounts
+
+	reports  telemetry.Telemetry
+	arrivals telemetry.Arrivals
+	ports    inventory.Switch
+	vms      inventory.Host
+}
+
+// InstanceCounts counts the grants of a law that policies chose.
+type InstanceCounts struct {
+	Passed   uint64 `json:"passed"`
+	Other    uint64 `json:"other_vms"` // for VMs that the policies do not select: not sent
+	Observed uint64 `json:"observed"`  // not sent, because the policies limit a part of the flows, or none
+}
+
+type liveKey struct {
+	kind law.Kind
+	key  law.Key
+}
+
+type liveGrant struct {
+	value uint64
+	ends  time.Duration
+}
+
+const shareOf = 1024
+
+func newInstance(specs law.Specs, g *group, owner law.Owner, vmOf func(netip.Addr) law.VM) (*instance, error) {
+	spec, _ := specs.Named(g.law) // compiled before
+	params := spec.Params()
+	if err := config.DecodeParams([]byte(g.params), params); err != nil {
+		return nil, err
+	}
+	l, err := spec.New(law.Controller, params, &law.Topology{})
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{owner: owner, law: l, vmOf: vmOf, share: uint32(g.percent * shareOf / 100), live: map[liveKey]liveGrant{}, sweepAt: shareOf}
+	in.become(g)
+	return in, nil
+}
+
+// become replaces the selection.
+func (in *instance) become(g *group) {
+	in.group, in.switches = g, map[law.Switch]int{}
+	for p := range g.ports {
+		in.switches[p.Switch]++
+	}
+}
+
+// Wake implements law.Law.
+func (in *instance) Wake() time.Duration { return in.law.Wake() }
+
+// Step implements law.Law.
+func (in *instance) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
+	if e = in.filter(e); e == nil {
+		return out
+	}
+	from := len(out)
+	out = in.law.Step(now, e, out)
+	kept := out[:from]
+	for _, a := range out[from:] {
+		if g, is := a.(law.Grant); !is || in.passes(now, &g) {
+			kept = append(kept, a)
+		}
+	}
+	clear(out[len(kept):])
+	return kept
+}
+
+// filter returns the part of an event that is about the group; nil: none. The memory is borrowed until the next call.
+func (in *instance) filter(e law.Event) law.Event {
+	switch e := e.(type) {
+	case *telemetry.Telemetry:
+		if in.group.ports == nil {
+			return e
+		}
+		if in.switches[e.At] == 0 {
+			return nil
+		}
+		in.reports = telemetry.Telemetry{At: e.At, T: e.T, Ports: in.reports.Ports[:0]}
+		for i := range e.Ports {
+			if in.group.ports[law.Port{Switch: e.At, N: e.Ports[i].N}] {
+				in.reports.Ports = append(in.reports.Ports, e.Ports[i])
+			}
+		}
+		return &in.reports // also without ports: nothing waits at those of the group
+	case *telemetry.Arrivals:
+		if in.group.ports == nil {
+			return e
+		}
+		in.arrivals = telemetry.Arrivals{At: e.At, T: e.T, Ports: in.arrivals.Ports[:0]}
+		for i := range e.Ports {
+			if in.group.ports[law.Port{Switch: e.At, N: e.Ports[i].N}] {
+				in.arrivals.Ports = append(in.arrivals.Ports, e.Ports[i])
+			}
+		}
+		if len(in.arrivals.Ports) == 0 {
+			return nil
+		}
+		return &in.arrivals
+	case *inventory.Switch:
+		if in.group.ports == nil {
+			return e
+		}
+		if in.switches[e.At] == 0 {
+			return &inventory.SwitchLeft{At: e.At}
+		}
+		in.ports = inventory.Switch{At: e.At, Ports: in.ports.Ports[:0]}
+		for _, p := range e.Ports {
+			if in.group.ports[law.Port{Switch: e.At, N: p.N}] {
+				in.ports.Ports = append(in.ports.Ports, p)
+			}
+		}
+		return &in.ports
+	case *inventory.Host:
+		if in.group.vms == nil {
+			return e
+		}
+		in.vms = inventory.Host{At: e.At, Rate: e.Rate, VMs: in.vms.VMs[:0]}
+		for _, v := range e.VMs {
+			if in.group.vms[v.Number] {
+				in.vms.VMs = append(in.vms.VMs, v)
+			}
+		}
+		return &in.vms
+	}
+	return e
+}
+
+// passes reports whether a grant is carried out. It remembers it until it ends.
+func (in *instance) passes(now time.Duration, g *law.Grant) bool {
+	vm := g.Key.VM
+	if vm == 0 && g.Key.Flow.Src.IsValid() {
+		vm = in.vmOf(g.Key.Flow.Src.Addr())
+	}
+	k := liveKey{g.Kind, g.Key}
+	if g.Lease == 0 { // a grant can be released also after the selection changed
+		_, granted := in.live[k]
+		delete(in.live, k)
+		if granted {
+			in.counts.Passed++
+		}
+		return granted
+	}
+	switch {
+	case in.group.vms != nil && !in.group.vms[vm]:
+		in.counts.Other++
+		return false
+	case bucket(&g.Key) >= in.share:
+		in.counts.Observed++
+		return false
+	}
+	in.counts.Passed++
+	in.live[k] = liveGrant{g.Value, now + g.Lease}
+	if len(in.live) > in.sweepAt {
+		in.sweep(now)
+	}
+	return true
+}
+
+// sweep forgets grants that have ended.
+func (in *instance) sweep(now time.Duration) {
+	for k, g := range in.live {
+		if g.ends <= now {
+			delete(in.live, k)
+		}
+	}
+	in.sweepAt = max(shareOf, 2*len(in.live))
+}
+
+// release returns actions that release grants gradually: those for which gone returns true.
+func (in *instance) release(now time.Duration, gone func(law.VM) bool) (out []law.Action) {
+	for k, g := range in.live {
+		vm := k.key.VM
+		if vm == 0 && k.key.Flow.Src.IsValid() {
+			vm = in.vmOf(k.key.Flow.Src.Addr())
+		}
+		if !gone(vm) {
+			continue
+		}
+		delete(in.live, k)
+		if g.ends > now {
+			out = append(out, law.Grant{Kind: k.kind, Key: k.key, Value: g.value})
+		}
+	}
+	return out
+}
+
+// bucket returns the bucket of a grant's traffic, below shareOf. Of a policy that limits a part of the flows, those in the first
+// buckets are limited. All controllers choose the same.
+func bucket(k *law.Key) uint32 {
+	h := fnv.New32a()
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], uint32(k.VM))
+	_, _ = h.Write(b[:]) // returns no error
+	_, _ = h.Write(k.Peer.AsSlice())
+	if k.Flow != (law.Flow{}) {
+		_, _ = h.Write([]byte(k.Flow.Src.String() + k.Flow.Dst.String()))
+	}
+	return mixed(h.Sum32()) % shareOf
+}
+
+// mixed spreads a hash whose low bits follow the last byte (the end of MurmurHash3, which is in the public domain).
+func mixed(h uint32) uint32 {
+	h ^= h >> 16
+	h *= 0x85ebca6b
+	h ^= h >> 13
+	h *= 0xc2b2ae35
+	return h ^ h>>16
+}
