@@ -2,6 +2,7 @@ package bus
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -114,7 +115,7 @@ func TestAttack_Endless(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := io.Copy(io.Discard, c)
-		if wait, is := err.(net.Error); is && wait.Timeout() {
+		if wait := net.Error(nil); errors.As(err, &wait) && wait.Timeout() {
 			t.Errorf("a connection %s lasts", name)
 		}
 	}

@@ -59,21 +59,24 @@ func play(tb testing.TB, random *rand.Rand, external bool, n int) {
 // same checks that controllers know the same as one that starts now.
 func (s *soak) same() {
 	s.tb.Helper()
-	before := map[*node]string{}
-	for _, n := range s.w.controls {
-		testnet.Until(s.tb, "a status of "+n.name, func() bool { before[n] = n.status(); return before[n] != "" })
-	}
+	before := ""
+	testnet.Until(s.tb, "the controllers know the agent and its VM, and the same", func() bool {
+		s.watch.look()
+		before = s.w.controls[0].status()
+		for _, n := range s.w.controls {
+			if now := n.status(); now != before || !strings.Contains(now, "VMs:1") {
+				return false
+			}
+		}
+		return true
+	})
 	n := s.w.controls[len(s.w.controls)-1]
 	n.kill()
 	n.start()
-	for _, of := range s.w.controls {
-		last := ""
-		testnet.Until(s.tb, fmt.Sprintf("what %s knew before is what %s learns", of.name, n.name), func() bool {
-			s.watch.look()
-			last = n.status()
-			return last == before[of]
-		})
-	}
+	testnet.Until(s.tb, "what they knew before is what "+n.name+" learns", func() bool {
+		s.watch.look()
+		return n.status() == before
+	})
 	s.watch.until(s.tb, time.Now(), s.w.controls...)
 }
 

@@ -32,12 +32,11 @@ func (s *span) granted() bool { return s.acks >= spanACKs && s.last.Sub(s.first)
 
 // watch sees which grants packets at the VM's port obey.
 type watch struct {
-	w      *world
-	tap    *testnet.Tap
-	shift  map[netip.AddrPort]uint8
-	spans  []span
-	free   time.Time // the last ACK with a window above all grants
-	longer time.Duration
+	w     *world
+	tap   *testnet.Tap
+	shift map[netip.AddrPort]uint8
+	spans []span
+	free  time.Time // the last ACK with a window above all grants
 }
 
 func newWatch(w *world) *watch {

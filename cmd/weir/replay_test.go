@@ -24,7 +24,9 @@ func recorded(t *testing.T, params string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := sicc.New(*sicc.Default())
+	p := *sicc.Default()
+	p.OffRule = sicc.OffOr
+	made, err := sicc.New(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func replayed(t *testing.T, args ...string) (code int, out, complaints string) {
 }
 
 func TestReplay(t *testing.T) {
-	path := recorded(t, "{}")
+	path := recorded(t, `{"off_rule": "or"}`)
 	if code, out, complaints := replayed(t, path); code != 0 || !strings.Contains(out, "law sicc: equal: every action, to the byte\n") || complaints != "" {
 		t.Errorf("%d\n%s%s", code, out, complaints)
 	}
@@ -70,7 +72,7 @@ func TestReplay(t *testing.T) {
 		!strings.Contains(out, "The events are the recorded ones") {
 		t.Errorf("%d\n%s", code, out)
 	}
-	if code, out, _ = replayed(t, recorded(t, `{"mouse_duration": "20ms"}`)); code != exitDiffers || !strings.Contains(out, "    recorded: window of VM 12 and 10.0.0.9 released\n    replayed: nothing\n") {
+	if code, out, _ = replayed(t, recorded(t, `{"off_rule": "or", "mouse_duration": "20ms"}`)); code != exitDiffers || !strings.Contains(out, "    recorded: window of VM 12 and 10.0.0.9 released\n    replayed: nothing\n") {
 		t.Errorf("another law than recorded: %d\n%s", code, out)
 	}
 	code, out, _ = replayed(t, path+".000001", "--json")

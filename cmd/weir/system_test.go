@@ -47,7 +47,7 @@ func newSystem(t *testing.T) *system {
 	_ = l.Close()
 	s.url, s.keys = "tls://"+address, s.enrol("operator/op")
 	file := filepath.Join(s.dir, "c.yaml")
-	text := fmt.Sprintf("kind: Controller\nname: system%d\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/generation\nbus: {listen: %q, server_keys: %q, keys: %q, buckets: 4}\nlaws: {sicc: {on_fraction: 0.01}}\n",
+	text := fmt.Sprintf("kind: Controller\nname: system%d\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/generation\nbus: {listen: %q, server_keys: %q, keys: %q, buckets: 4}\nlaws: {sicc: {on_fraction: 0.01, off_rule: or}}\n",
 		os.Getpid(), s.dir, address, s.enrol("bus/b1"), s.enrol("controller/c1"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -137,7 +137,11 @@ func (c *coder) host(e *inventory.Host) {
 	list(c, 2, "vms", "VM", &e.VMs, func(c *coder, vm *inventory.VM) {
 		num(c, 1, "vm", &vm.Number)
 		list(c, 2, "addresses", "Range", &vm.Addresses, (*coder).prefix)
+		signed(c, 3, "guarantee_rate", &vm.Guarantee.Rate)
+		num(c, 4, "guarantee_weight", &vm.Guarantee.Weight)
+		signed(c, 5, "guarantee_cap", &vm.Guarantee.Cap)
 	})
+	signed(c, 3, "rate", &e.Rate)
 }
 
 func (c *coder) prefix(p *netip.Prefix) {

@@ -15,7 +15,18 @@ import (
 	"weir/law/telemetry"
 )
 
-var specs = law.Specs{sicc.Spec()}
+// specs has the law with a rule that ends each incast of the tests, whatever its default is.
+var specs = law.Specs{func() law.Spec {
+	s := sicc.Spec()
+	s.Params = func() any { return params() }
+	return s
+}()}
+
+func params() *sicc.Params {
+	p := sicc.Default()
+	p.OffRule = sicc.OffOr
+	return p
+}
 
 // world runs laws with events as a controller does, and records them.
 type world struct {
@@ -27,7 +38,7 @@ type world struct {
 	grants int
 }
 
-func newWorld(t testing.TB, c Config, params string, laws ...law.Law) *world {
+func newWorld(t testing.TB, c Config, said string, laws ...law.Law) *world {
 	t.Helper()
 	if c.Path == "" {
 		c.Path = filepath.Join(t.TempDir(), "deep", "rec")
@@ -39,7 +50,7 @@ func newWorld(t testing.TB, c Config, params string, laws ...law.Law) *world {
 	}
 	out := &world{t: t, w: w}
 	for _, l := range laws {
-		out.laws = append(out.laws, w.Tap(l, "sicc", 3, []byte(params)))
+		out.laws = append(out.laws, w.Tap(l, "sicc", 3, []byte(said)))
 	}
 	return out
 }
@@ -62,7 +73,7 @@ func (x *world) close() string {
 
 func newSICC(t testing.TB, change func(*sicc.Params)) law.Law {
 	t.Helper()
-	p := sicc.Default()
+	p := params()
 	if change != nil {
 		change(p)
 	}

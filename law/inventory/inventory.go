@@ -42,7 +42,7 @@ type VM struct {
 // that shares the uplink enforces Rate and Weight.
 type Guarantee struct {
 	Rate   law.Rate // least; 0: none
-	Weight int      // share of the rest, relative to other VMs; 0: no guarantee
+	Weight uint32   // share of the rest, relative to other VMs; 0: no guarantee
 	Cap    law.Rate // most; 0: none
 }
 

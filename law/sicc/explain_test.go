@@ -32,7 +32,7 @@ func TestExplain(t *testing.T) {
 
 // The reason is that of the last step.
 func TestExplain_Incast(t *testing.T) {
-	s := newScript(t, nil)
+	s := newScript(t, func(p *Params) { p.OffRule = OffOr })
 	s.opens(1, 1, 2, 3, 1, 2, 3, 1, 2, 3)
 	s.interval(0)
 	if got := string(s.l.Explain(nil)); got != "port 1: incast: 9 flows began, so 131400 B are predicted in a buffer of 125000 B" {
