@@ -185,9 +185,10 @@ func (a *agents) step(now time.Duration) (busy bool) {
 		busy = true
 		a.events(now, name, e)
 	}
-	if name, t, ok := a.bus.Control().Inbox().Next(); ok {
+	inbox := a.bus.Control().Inbox()
+	if name, t, ok := inbox.Next(); ok {
 		busy = true
-		a.telemetry(now, name, t)
+		a.telemetry(now, inbox.Came().Sub(a.core.begun), name, t)
 	}
 	if now >= a.wake() {
 		a.look(now)
@@ -213,14 +214,14 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 	return ag
 }
 
-// telemetry passes a report to the laws, if the agent has the switch that it names.
-func (a *agents) telemetry(now time.Duration, name string, m *weirv1.Telemetry) {
+// telemetry passes a report to the laws, if the agent has the switch that it names. came is when the report arrived.
+func (a *agents) telemetry(now, came time.Duration, name string, m *weirv1.Telemetry) {
 	ag := a.heard(now, name, m.GetOrigin())
 	if !a.hasSwitch(ag, law.Switch(m.GetSwitch())) {
 		return
 	}
 	if e := ag.differences.Telemetry(m); e != nil {
-		a.core.tracer.report(name, m.GetOrigin(), a.bus.Control().Inbox().Came().Sub(a.core.begun))
+		a.core.tracer.report(name, m.GetOrigin(), came)
 		a.core.step(e)
 		a.core.tracer.idle()
 	}

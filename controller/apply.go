@@ -189,7 +189,7 @@ func (p *policies) start(g *group, w *wanted) {
 		p.refuse(g, w, fmt.Sprintf("a controller runs at most %d laws: use fewer different parameters", instancesMost))
 		return
 	}
-	in, err := newInstance(p.specs, g, owner, func(a netip.Addr) law.VM { return p.agents.addresses[a] })
+	in, err := newInstance(p.specs, g, owner, p.core.record, func(a netip.Addr) law.VM { return p.agents.addresses[a] })
 	if err != nil {
 		p.refuse(g, w, err.Error())
 		return

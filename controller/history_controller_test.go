@@ -159,7 +159,7 @@ func (c *modelController) tick() {
 
 func (c *modelController) telemetry(agent string, t *weirv1.Telemetry) {
 	c.receive(agent, func() {
-		c.core.agents.telemetry(c.core.now(), agent, t)
+		c.core.agents.telemetry(c.core.now(), c.core.now(), agent, t)
 		c.core.overdue()
 	})
 }

@@ -2,11 +2,13 @@ package controller
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"hash/fnv"
 	"net/netip"
 	"time"
 
 	"weir/config"
+	"weir/controller/record"
 	"weir/law"
 	"weir/law/inventory"
 	"weir/law/telemetry"
@@ -51,7 +53,7 @@ type liveGrant struct {
 
 const shareOf = 1024
 
-func newInstance(specs law.Specs, g *group, owner law.Owner, vmOf func(netip.Addr) law.VM) (*instance, error) {
+func newInstance(specs law.Specs, g *group, owner law.Owner, rec *record.Writer, vmOf func(netip.Addr) law.VM) (*instance, error) {
 	spec, _ := specs.Named(g.law) // compiled before
 	params := spec.Params()
 	if err := config.DecodeParams([]byte(g.params), params); err != nil {
@@ -61,6 +63,7 @@ func newInstance(specs law.Specs, g *group, owner law.Owner, vmOf func(netip.Add
 	if err != nil {
 		return nil, err
 	}
+	l = rec.Tap(l, g.law, owner, json.RawMessage(g.params))
 	in := &instance{owner: owner, law: l, vmOf: vmOf, share: uint32(g.percent * shareOf / 100), live: map[liveKey]liveGrant{}, sweepAt: shareOf}
 	in.become(g)
 	return in, nil
@@ -72,6 +75,14 @@ func (in *instance) become(g *group) {
 	for p := range g.ports {
 		in.switches[p.Switch]++
 	}
+}
+
+// Explain implements law.Explainer.
+func (in *instance) Explain(b []byte) []byte {
+	if x, is := in.law.(law.Explainer); is {
+		return x.Explain(b)
+	}
+	return b
 }
 
 // Wake implements law.Law.

@@ -75,7 +75,7 @@ func TestTrace(t *testing.T) {
 	}
 	var b Brief
 	if err := op.Ask(t.Context(), c1, &bus.Question{What: bus.AskStatus}, &b); err != nil || b.Name != "c1" || b.Version != "7.8" || len(b.Agents) != 2 ||
-		!slices.Equal(b.Laws, []string{"answering"}) || !b.Agents[0].Commands {
+		!slices.Equal(b.Laws, []string{"answering", "caps"}) || !b.Agents[0].Commands {
 		t.Errorf("%v, %+v", err, b)
 	}
 }

@@ -190,7 +190,7 @@ func (s *systemStatus) readPolicies(ctx context.Context, c *bus.Conn) error {
 
 // policyStatuses returns the state of each policy.
 func policyStatuses(p *policySession) []policy.Status {
-	return policy.Compile(laws.All().Specs(), p.policies(), p.nodes).Policies
+	return p.view().State().Policies
 }
 
 // sort sorts each list, what is wrong first, and counts it.
