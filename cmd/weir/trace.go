@@ -213,7 +213,7 @@ func printChains(w io.Writer, all []chain, vm law.VM) error {
 
 func (c *chain) print(w io.Writer) error {
 	fmt.Fprintf(w, "decision %d of controller %s, %s by its clock: law %s, %s\n", c.Serial, c.Controller,
-		time.Unix(0, c.Unix).Format("15:04:05.000"), c.Law, numbered(c.Grants, "grant"))
+		time.Unix(0, c.Unix).Format("15:04:05.000"), c.Law, grantCount(c.Grants))
 	if c.Why != "" {
 		fmt.Fprintf(w, "  why: %s\n", c.Why)
 	}
@@ -221,7 +221,7 @@ func (c *chain) print(w io.Writer) error {
 		fmt.Fprintf(w, "  grant: %s\n", grantText(&g))
 	}
 	if n := c.Grants - min(len(c.First), 3); n > 0 {
-		fmt.Fprintf(w, "  and %s more\n", numbered(n, "grant"))
+		fmt.Fprintf(w, "  and %s more\n", grantCount(n))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(who string, at time.Duration, what string, a ...any) {
@@ -238,7 +238,7 @@ func (c *chain) print(w io.Writer) error {
 	row(c.Controller, c.BeganNs-zero, "the laws get it: event %d, %s", c.Serial, c.Event)
 	row(c.Controller, c.DecidedNs-zero, "the laws have decided")
 	for _, o := range c.FirstOrders {
-		row(c.Controller, o.SentNs-zero, "%s for %s: %s (term %d)", numbered(o.Grants, "grant"), o.Agent, o.Result, o.Term)
+		row(c.Controller, o.SentNs-zero, "%s for %s: %s (term %d)", grantCount(o.Grants), o.Agent, o.Result, o.Term)
 	}
 	if n := c.Commands - len(c.FirstOrders); n > 0 {
 		fmt.Fprintf(t, "\t\tand %d more commands\n", n)
@@ -250,7 +250,7 @@ func (c *chain) print(w io.Writer) error {
 			trip = fmt.Sprintf(": %v on the bus, there and back", h.RoundTripNs.Round(time.Microsecond))
 		}
 		row(h.Agent, 0, "the command arrives%s", trip)
-		row(h.Agent, h.SetNs-h.CameNs, "in the kernel: %s", numbered(h.Grants, "grant"))
+		row(h.Agent, h.SetNs-h.CameNs, "in the kernel: %s", grantCount(h.Grants))
 		switch {
 		case h.Watched == 0:
 		case h.SeenNs > 0:
@@ -266,12 +266,12 @@ func (c *chain) print(w io.Writer) error {
 	return err
 }
 
-// numbered is a number of things.
-func numbered(n int, what string) string {
+// grantCount is a number of grants.
+func grantCount(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 grant"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d grants", n)
 }
 
 func grantText(g *controller.TracedGrant) string {

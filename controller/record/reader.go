@@ -26,7 +26,6 @@ type Reader struct {
 	later  bool   // a further file
 	ended  bool   // the recording was closed
 	cut    bool   // its last entry is not complete
-	laws   uint32
 	wrong  []string
 	more   int // further problems
 }

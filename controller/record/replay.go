@@ -260,7 +260,7 @@ func (p *replay) step(e *Entry) {
 			}
 		}
 		_, tick := e.Event.(law.Tick)
-		if got && !(p.other && tick) {
+		if got && (!p.other || !tick) {
 			p.run(l, e, e.Event)
 		}
 		if p.other {
