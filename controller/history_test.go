@@ -15,7 +15,7 @@ import (
 	"weir/internal/testseed"
 )
 
-var plays = flag.Int("histories", 1000, "TestHistories: how many")
+var plays = flag.Int("histories", 400, "TestHistories: how many")
 
 // summary is what histories showed.
 type summary struct {

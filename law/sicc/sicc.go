@@ -37,7 +37,7 @@ type Params struct {
 
 // Default returns the defaults. T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 is the Journal's. DM = 15 ms, the
 // least duration of 4 ms and an initial window of 10 are the published code's (SPEC 1.4). The rule that ends an incast is the
-// one that experiments/sicc/choices.yaml finds best (SI-3).
+// one that experiments/sicc/sicc-choices.yaml finds best (SI-3).
 func Default() *Params {
 	return &Params{
 		Interval: 1e6, OffFraction: 0.2, OnFraction: 1, MouseDuration: 15e6, MinHold: 4e6, OffRule: OffAnd, Arrivals: ArrivalsSYN,
