@@ -64,9 +64,10 @@ func pairLimited(t *testing.T, offload, ipv6 bool) {
 	}
 	for i, s := range others {
 		s.Progress(t, 1e6)
-		if most, _ := inFlight(t, s.Pair(0), 3000); most < quick {
-			t.Errorf("stream %d, which has no grant, has %d bytes in flight at most", i, most)
-		}
+		testnet.Until(t, fmt.Sprintf("stream %d, which has no grant, has much in flight", i), func() bool { // its window varies
+			most, _ := inFlight(t, s.Pair(0), 100)
+			return most >= quick
+		})
 	}
 	stop()
 	stopped := time.Now()
