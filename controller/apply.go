@@ -3,7 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"net/netip"
+	"maps"
 	"slices"
 	"time"
 
@@ -92,7 +92,7 @@ func (p *policies) promise(before *wanted) {
 // reselect changes the selection of a running law. Grants for VMs that are no longer selected are released, and the law learns again
 // what it selects.
 func (p *policies) reselect(now time.Duration, in *instance, g *group) {
-	same := mapsEqual(in.group.ports, g.ports) && mapsEqual(in.group.vms, g.vms)
+	same := maps.Equal(in.group.ports, g.ports) && maps.Equal(in.group.vms, g.vms)
 	in.become(g)
 	if same {
 		return
@@ -101,18 +101,6 @@ func (p *policies) reselect(now time.Duration, in *instance, g *group) {
 		p.carry(in, in.release(now, func(vm law.VM) bool { return !g.vms[vm] }))
 	}
 	p.inform(in)
-}
-
-func mapsEqual[K comparable](a, b map[K]bool) bool {
-	if len(a) != len(b) || (a == nil) != (b == nil) {
-		return false
-	}
-	for k := range a {
-		if !b[k] {
-			return false
-		}
-	}
-	return true
 }
 
 func (p *policies) releaseAll(now time.Duration, in *instance) {
@@ -189,7 +177,7 @@ func (p *policies) start(g *group, w *wanted) {
 		p.refuse(g, w, fmt.Sprintf("a controller runs at most %d laws: use fewer different parameters", instancesMost))
 		return
 	}
-	in, err := newInstance(p.specs, g, owner, p.core.record, func(a netip.Addr) law.VM { return p.agents.addresses[a] })
+	in, err := newInstance(p.specs, g, owner, p.core.record, p.agents.vmAt)
 	if err != nil {
 		p.refuse(g, w, err.Error())
 		return

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -57,11 +58,7 @@ func (p *policies) look() *seen {
 	for _, in := range p.running {
 		s.owners[in.owner] = in.group.law
 		for k, g := range in.live {
-			vm := k.key.VM
-			if vm == 0 && k.key.Flow.Src.IsValid() {
-				vm = in.vmOf(k.key.Flow.Src.Addr())
-			}
-			s.add(vm, k.key, policy.LiveGrant{Law: in.group.law, Kind: k.kind, Value: g.value, Expiry: g.ends - now})
+			s.add(vmOf(&k.key, in.vmAt), k.key, policy.LiveGrant{Law: in.group.law, Kind: k.kind, Value: g.value, Expiry: g.ends - now})
 		}
 	}
 	if p.caps != nil {
@@ -147,7 +144,7 @@ func (s *seen) live(name string, file []policy.Setting) *policy.Live {
 		}
 	}
 	slices.SortFunc(l.Grants, func(a, b policy.TargetGrant) int {
-		return compareTexts(a.Target, b.Target, a.Law, b.Law, a.For, b.For)
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Law, b.Law), cmp.Compare(a.For, b.For))
 	})
 	l.MoreProblems = max(0, len(all)-policy.MaxProblems)
 	l.Problems = all[:len(all)-l.MoreProblems]
@@ -163,19 +160,6 @@ func trafficOf(k *law.Key) string {
 		return k.Peer.String()
 	}
 	return ""
-}
-
-// compareTexts compares pairs of texts, the first one first.
-func compareTexts(pairs ...string) int {
-	for i := 0; i+1 < len(pairs); i += 2 {
-		switch {
-		case pairs[i] < pairs[i+1]:
-			return -1
-		case pairs[i] > pairs[i+1]:
-			return 1
-		}
-	}
-	return 0
 }
 
 // refused lists the grants that a host's agent refuses.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"weir/bus"
@@ -22,12 +23,20 @@ const (
 	grantFailed  = "failed"   // it could not be sent: there is no connection, or the bus does not take it
 )
 
-// grant queues a grant for the agent that has its VM. A grant for a flow without a VM is for the VM with the flow's source
-// address.
-func (a *agents) grant(owner law.Owner, g law.Grant) {
-	if g.Key.VM == 0 && g.Key.Flow.Src.IsValid() {
-		g.Key.VM = a.addresses[g.Key.Flow.Src.Addr()]
+// vmOf returns whose traffic a grant is for: a grant for a flow without a VM is for the VM at the flow's source address.
+func vmOf(k *law.Key, at func(netip.Addr) law.VM) law.VM {
+	if k.VM == 0 && k.Flow.Src.IsValid() {
+		return at(k.Flow.Src.Addr())
 	}
+	return k.VM
+}
+
+// vmAt returns the VM with an address; 0: none is known.
+func (a *agents) vmAt(ip netip.Addr) law.VM { return a.addresses[ip] }
+
+// grant queues a grant for the agent that has its VM.
+func (a *agents) grant(owner law.Owner, g law.Grant) {
+	g.Key.VM = vmOf(&g.Key, a.vmAt)
 	to := a.vms.of(g.Key.VM)
 	if to == nil {
 		a.results[grantNowhere]++

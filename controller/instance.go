@@ -1,9 +1,9 @@
 package controller
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"hash/fnv"
 	"net/netip"
 	"time"
 
@@ -20,7 +20,7 @@ type instance struct {
 	group *group
 	owner law.Owner
 	law   law.Law
-	vmOf  func(netip.Addr) law.VM
+	vmAt  func(netip.Addr) law.VM
 	share uint32 // buckets of grants that hold, of shareOf
 
 	live     map[liveKey]liveGrant
@@ -53,7 +53,7 @@ type liveGrant struct {
 
 const shareOf = 1024
 
-func newInstance(specs law.Specs, g *group, owner law.Owner, rec *record.Writer, vmOf func(netip.Addr) law.VM) (*instance, error) {
+func newInstance(specs law.Specs, g *group, owner law.Owner, rec *record.Writer, vmAt func(netip.Addr) law.VM) (*instance, error) {
 	spec, _ := specs.Named(g.law) // compiled before
 	params := spec.Params()
 	if err := config.DecodeParams([]byte(g.params), params); err != nil {
@@ -64,7 +64,7 @@ func newInstance(specs law.Specs, g *group, owner law.Owner, rec *record.Writer,
 		return nil, err
 	}
 	l = rec.Tap(l, g.law, owner, json.RawMessage(g.params))
-	in := &instance{owner: owner, law: l, vmOf: vmOf, share: uint32(g.percent * shareOf / 100), live: map[liveKey]liveGrant{}, sweepAt: shareOf}
+	in := &instance{owner: owner, law: l, vmAt: vmAt, share: uint32(g.percent * shareOf / 100), live: map[liveKey]liveGrant{}, sweepAt: shareOf}
 	in.become(g)
 	return in, nil
 }
@@ -167,10 +167,6 @@ func (in *instance) filter(e law.Event) law.Event {
 
 // passes reports whether a grant is carried out. It remembers it until it ends.
 func (in *instance) passes(now time.Duration, g *law.Grant) bool {
-	vm := g.Key.VM
-	if vm == 0 && g.Key.Flow.Src.IsValid() {
-		vm = in.vmOf(g.Key.Flow.Src.Addr())
-	}
 	k := liveKey{g.Kind, g.Key}
 	if g.Lease == 0 { // a grant can be released also after the selection changed
 		_, granted := in.live[k]
@@ -181,7 +177,7 @@ func (in *instance) passes(now time.Duration, g *law.Grant) bool {
 		return granted
 	}
 	switch {
-	case in.group.vms != nil && !in.group.vms[vm]:
+	case in.group.vms != nil && !in.group.vms[vmOf(&g.Key, in.vmAt)]:
 		in.counts.Other++
 		return false
 	case bucket(&g.Key) >= in.share:
@@ -209,11 +205,7 @@ func (in *instance) sweep(now time.Duration) {
 // release returns actions that release grants gradually: those for which gone returns true.
 func (in *instance) release(now time.Duration, gone func(law.VM) bool) (out []law.Action) {
 	for k, g := range in.live {
-		vm := k.key.VM
-		if vm == 0 && k.key.Flow.Src.IsValid() {
-			vm = in.vmOf(k.key.Flow.Src.Addr())
-		}
-		if !gone(vm) {
+		if !gone(vmOf(&k.key, in.vmAt)) {
 			continue
 		}
 		delete(in.live, k)
@@ -227,22 +219,11 @@ func (in *instance) release(now time.Duration, gone func(law.VM) bool) (out []la
 // bucket returns the bucket of a grant's traffic, below shareOf. Of a policy that limits a part of the flows, those in the first
 // buckets are limited. All controllers choose the same.
 func bucket(k *law.Key) uint32 {
-	h := fnv.New32a()
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], uint32(k.VM))
-	_, _ = h.Write(b[:]) // returns no error
-	_, _ = h.Write(k.Peer.AsSlice())
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 128), uint32(k.VM))
+	b = append(b, k.Peer.AsSlice()...)
 	if k.Flow != (law.Flow{}) {
-		_, _ = h.Write([]byte(k.Flow.Src.String() + k.Flow.Dst.String()))
+		b = k.Flow.Dst.AppendTo(k.Flow.Src.AppendTo(b))
 	}
-	return mixed(h.Sum32()) % shareOf
-}
-
-// mixed spreads a hash whose low bits follow the last byte (the end of MurmurHash3, which is in the public domain).
-func mixed(h uint32) uint32 {
-	h ^= h >> 16
-	h *= 0x85ebca6b
-	h ^= h >> 13
-	h *= 0xc2b2ae35
-	return h ^ h>>16
+	sum := sha256.Sum256(b)
+	return binary.BigEndian.Uint32(sum[:]) % shareOf
 }

@@ -50,7 +50,7 @@ func (l *recording) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 func newRecorded(g *group) (*instance, *recording) {
 	l := &recording{}
 	in := &instance{
-		law: l, vmOf: func(a netip.Addr) law.VM { return law.VM(a.As4()[3]) }, share: uint32(g.percent * shareOf / 100), live: map[liveKey]liveGrant{}, sweepAt: 2,
+		law: l, vmAt: func(a netip.Addr) law.VM { return law.VM(a.As4()[3]) }, share: uint32(g.percent * shareOf / 100), live: map[liveKey]liveGrant{}, sweepAt: 2,
 	}
 	in.become(g)
 	return in, l

@@ -198,7 +198,7 @@ func (c *Core) trace(vm law.VM, limit int) []Decision {
 			Grants: d.total, First: []TracedGrant{}, Commands: d.sent, FirstOrders: []TracedCommand{},
 		}
 		for _, g := range d.granted[:min(d.total, grantsTraced)] {
-			t := TracedGrant{Kind: kindNames[g.Kind%3], VM: g.Key.VM, Value: g.Value, Lease: g.Lease}
+			t := TracedGrant{Kind: g.Kind.String(), VM: g.Key.VM, Value: g.Value, Lease: g.Lease}
 			if g.Key.Peer.IsValid() {
 				t.Peer = g.Key.Peer.String()
 			}
@@ -211,8 +211,6 @@ func (c *Core) trace(vm law.VM, limit int) []Decision {
 	}
 	return out
 }
-
-var kindNames = [...]string{law.WindowGrant: "window", law.RateGrant: "rate", law.PauseGrant: "pause"}
 
 // has reports whether a grant of the decision that was kept is for a VM.
 func (d *decision) has(vm law.VM) bool {

@@ -58,6 +58,13 @@ const (
 	PauseGrant              // no data; Value is 0
 )
 
+func (k Kind) String() string {
+	if k > PauseGrant {
+		return fmt.Sprint("kind ", uint8(k))
+	}
+	return [...]string{WindowGrant: "window", RateGrant: "rate", PauseGrant: "pause"}[k]
+}
+
 // Key selects the traffic that a Grant is for. A zero field means any.
 type Key struct {
 	Pair

@@ -23,7 +23,13 @@ type LiveGrant struct {
 
 // String is the grant for people.
 func (g *LiveGrant) String() string {
-	out := map[law.Kind]string{law.WindowGrant: "window " + law.Bytes(g.Value).String(), law.RateGrant: "rate " + law.Rate(g.Value).String(), law.PauseGrant: "pause"}[g.Kind]
+	out := g.Kind.String()
+	switch g.Kind {
+	case law.WindowGrant:
+		out += " " + law.Bytes(g.Value).String()
+	case law.RateGrant:
+		out += " " + law.Rate(g.Value).String()
+	}
 	if g.For != "" {
 		out += " for " + g.For
 	}

@@ -153,7 +153,12 @@ func ValidName(name string) bool {
 
 // validText is the rule of the bus for names and labels. A text cannot control a terminal.
 func validText(s string) bool {
-	return len(s) <= MaxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
+	return len(s) <= MaxName && printable(s)
+}
+
+// printable reports whether a text cannot control a terminal.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
 func validLabelKey(key string) bool { return key != "" && validText(key) }

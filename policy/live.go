@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"weir/law"
 )
@@ -55,22 +53,20 @@ func (l *Live) Check() error {
 		return fmt.Errorf("the state of controller %s: its nodes are not sorted", l.Controller)
 	}
 	for _, p := range l.Problems {
-		if !printable(p.Target) || !printable(p.Reason) || !printable(p.Law) {
+		if !shown(p.Target) || !shown(p.Reason) || !shown(p.Law) {
 			return fmt.Errorf("the state of controller %s: a problem at %.80q", l.Controller, p.Target)
 		}
 	}
 	for _, g := range l.Grants {
-		if !printable(g.Target) || !printable(g.Law) || !printable(g.For) || g.Kind > law.PauseGrant {
+		if !shown(g.Target) || !shown(g.Law) || !shown(g.For) || g.Kind > law.PauseGrant {
 			return fmt.Errorf("the state of controller %s: a grant at %.80q", l.Controller, g.Target)
 		}
 	}
 	return nil
 }
 
-// printable reports whether a text of at most 512 bytes cannot control a terminal.
-func printable(s string) bool {
-	return len(s) <= 512 && utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
-}
+// shown reports whether a text is short, and can be shown.
+func shown(s string) bool { return len(s) <= 512 && printable(s) }
 
 // OfFile returns the laws of controllers' files as policies: older than all others, and at all targets. So another policy that
 // contradicts a file is refused by name, or degraded.

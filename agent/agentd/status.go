@@ -204,7 +204,7 @@ func (r *hostRole) status(grants bool) *HostStatus {
 
 func liveGrant(g host.Granted) LiveGrant {
 	l := LiveGrant{
-		Kind: [...]string{law.WindowGrant: "window", law.RateGrant: "rate", law.PauseGrant: "pause"}[g.Kind], Owner: uint8(g.Owner), Value: g.Value,
+		Kind: g.Kind.String(), Owner: uint8(g.Owner), Value: g.Value,
 		LeftMs: g.Expiry.Milliseconds(),
 	}
 	if g.Key.Flow != (law.Flow{}) {

@@ -48,13 +48,6 @@ func newHolds() holds {
 	}
 }
 
-func kindName(k law.Kind) string {
-	if int(k) < 3 {
-		return [...]string{law.WindowGrant: "window", law.RateGrant: "rate", law.PauseGrant: "pause"}[k]
-	}
-	return fmt.Sprint("kind ", uint8(k))
-}
-
 func (h *holds) add(now time.Duration, a law.Action) {
 	g, is := a.(law.Grant)
 	if !is {
@@ -74,7 +67,7 @@ func (h *holds) add(now time.Duration, a law.Action) {
 		}
 		return
 	}
-	h.s.Grants[kindName(g.Kind)]++
+	h.s.Grants[g.Kind.String()]++
 	if span1 != nil {
 		span1.end = now + g.Lease
 		return
@@ -129,9 +122,9 @@ func actionText(a law.Action, other string) string {
 		to += fmt.Sprintf(", flow %v > %v", g.Key.Flow.Src, g.Key.Flow.Dst)
 	}
 	if g.Lease <= 0 {
-		return fmt.Sprintf("%s of %s released", kindName(g.Kind), to)
+		return fmt.Sprintf("%v of %s released", g.Kind, to)
 	}
-	return fmt.Sprintf("%s %d for %s, lease %v", kindName(g.Kind), g.Value, to, g.Lease)
+	return fmt.Sprintf("%v %d for %s, lease %v", g.Kind, g.Value, to, g.Lease)
 }
 
 func eventText(e law.Event) string {

@@ -223,7 +223,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// Whatever a file has, reading it ends without a panic, and replaying it, too.
+// Reading and replaying a file end without a panic, for any bytes.
 func FuzzReplay(f *testing.F) {
 	b, err := os.ReadFile(recorded(f, 60) + ".000001")
 	if err != nil {
