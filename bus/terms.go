@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"weir/bus/lease"
+	"weir/internal/replace"
 )
 
 // TermFile stores the highest term that an agent has seen, or that a controller has drawn.
@@ -38,24 +38,7 @@ func (f TermFile) Save(s lease.Seen) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(f.Path)
-	file, err := os.CreateTemp(dir, ".term-*")
-	if err != nil {
-		return fmt.Errorf("store the term: %w", err)
-	}
-	_, err = file.Write(b)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), f.Path)
-	}
-	if err != nil {
-		return fmt.Errorf("store the term: %w", errors.Join(err, os.Remove(file.Name())))
-	}
-	d, err := os.Open(dir) // the name, too, must be on disk
-	if err != nil {
-		return fmt.Errorf("store the term: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return replace.Bytes(f.Path, 0o600, b)
 }
 
 // nonce returns a random number that is not 0.

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/localsock"
 	"weir/internal/lockfile"
+	"weir/internal/replace"
 )
 
 // Paths of the lab's records. /run is empty after a boot, like the kernel's state.
@@ -153,11 +154,7 @@ func (c *claim) save() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(c.dir, recordFile)
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("write the lab's record: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return replace.Bytes(filepath.Join(c.dir, recordFile), 0o600, data)
 }
 
 func (c *claim) release() error {

@@ -3,7 +3,6 @@ package agentd
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -15,6 +14,7 @@ import (
 
 	"weir/agent/switchd"
 	"weir/bus/weirv1"
+	"weir/internal/replace"
 )
 
 // byPolicy is the value of the key laws of a switch whose laws are left to policies.
@@ -180,7 +180,7 @@ func (p *planned) run(text []byte) error {
 		p.laws.halt()
 		return nil
 	}
-	if err := replaceFile(path, text); err != nil {
+	if err := replace.Bytes(path, 0o600, text); err != nil {
 		return err
 	}
 	if _, failed := p.laws.status(); failed != "" {
@@ -194,20 +194,7 @@ func (p *planned) run(text []byte) error {
 	if before == nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	return errors.Join(err, replaceFile(path, before))
-}
-
-// replaceFile replaces a file, or leaves it as it is.
-func replaceFile(path string, text []byte) error {
-	next := path + ".new"
-	err := os.WriteFile(next, text, 0o600)
-	if err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		return fmt.Errorf("keep the laws of policies: %w", err)
-	}
-	return nil
+	return errors.Join(err, replace.Bytes(path, 0o600, before))
 }
 
 // look reads from the kernel what holds at the ports.

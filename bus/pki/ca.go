@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"weir/internal/lockfile"
+	"weir/internal/replace"
 )
 
 // Validity of certificates. A peer gets a new one with [CA.Enrol] long before it expires.
@@ -100,7 +101,7 @@ func (ca *CA) Retire() error {
 		if block == nil {
 			return fmt.Errorf("%s has no certificate", ca.path("ca.pem"))
 		}
-		return writeFile(ca.path("ca.pem"), pem.EncodeToMemory(block))
+		return replace.Bytes(ca.path("ca.pem"), 0o600, pem.EncodeToMemory(block))
 	})
 }
 
@@ -126,14 +127,14 @@ func (ca *CA) newKey(old []byte) error {
 		return err
 	}
 	// The certificate is trusted before the first use of its key, also if the machine stops here.
-	if err := writeFile(ca.path("ca.pem"), append(encodeCertificate(der), old...)); err != nil {
+	if err := replace.Bytes(ca.path("ca.pem"), 0o600, append(encodeCertificate(der), old...)); err != nil {
 		return err
 	}
-	if err := writeFile(ca.path("ca.key"), keyPEM); err != nil {
+	if err := replace.Bytes(ca.path("ca.key"), 0o600, keyPEM); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(ca.path("revoked")); errors.Is(err, fs.ErrNotExist) {
-		return writeFile(ca.path("revoked"), nil)
+		return replace.Bytes(ca.path("revoked"), 0o600, nil)
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (ca *CA) Enrol(id Identity, out string, addresses []string, validity time.D
 		return Issued{}, fmt.Errorf("enrol %s: %w", id, err)
 	}
 	// Key and certificate are one file, so that a reader never gets one of two enrolments each.
-	if err := writeFile(filepath.Join(out, id.Name+".pem"), slices.Concat(encodeCertificate(der), keyPEM)); err != nil {
+	if err := replace.Bytes(filepath.Join(out, id.Name+".pem"), 0o600, slices.Concat(encodeCertificate(der), keyPEM)); err != nil {
 		return Issued{}, err
 	}
 	for _, name := range []string{"ca.pem", "revoked"} {
@@ -165,7 +166,7 @@ func (ca *CA) Enrol(id Identity, out string, addresses []string, validity time.D
 		if err != nil {
 			return Issued{}, err
 		}
-		if err := writeFile(filepath.Join(out, name), b); err != nil {
+		if err := replace.Bytes(filepath.Join(out, name), 0o600, b); err != nil {
 			return Issued{}, err
 		}
 	}
@@ -241,7 +242,7 @@ func (ca *CA) Revoke(what string) (revoked int, err error) {
 		if revoked == 0 {
 			return fmt.Errorf("no valid certificate has the serial number or identity %q", clip(what))
 		}
-		if err := writeFile(ca.path("revoked"), []byte(lines.String())); err != nil {
+		if err := replace.Bytes(ca.path("revoked"), 0o600, []byte(lines.String())); err != nil {
 			return err
 		}
 		return ca.writeIssued(list)
@@ -278,7 +279,7 @@ func (ca *CA) writeIssued(list []Issued) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(ca.path("issued.json"), append(b, '\n'))
+	return replace.Bytes(ca.path("issued.json"), 0o600, append(b, '\n'))
 }
 
 func (ca *CA) load() (*x509.Certificate, *ecdsa.PrivateKey, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/bus/weirv1"
+	"weir/internal/replace"
 )
 
 func newCA(t *testing.T) *CA {
@@ -202,7 +203,7 @@ func TestRevoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(b.Revoked, list); err != nil {
+	if err := replace.Bytes(b.Revoked, 0o600, list); err != nil {
 		t.Fatal(err)
 	}
 	if server.Look() != 1 {
@@ -221,7 +222,7 @@ func TestRevoke(t *testing.T) {
 		t.Error("nothing is left to revoke, and no error")
 	}
 	// An unusable list keeps the one before: nobody becomes valid by it.
-	if err := writeFile(b.Revoked, []byte("no number\n")); err != nil {
+	if err := replace.Bytes(b.Revoked, 0o600, []byte("no number\n")); err != nil {
 		t.Fatal(err)
 	}
 	server.Look()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weir/experiment/result"
+	"weir/internal/replace"
 )
 
 // AddToSummary adds the runs of a document to the summary that WriteSummary wrote of others: the runs of its schemes replace
@@ -91,7 +92,7 @@ func drawAgain(dir string, doc *result.Document) error {
 		if err != nil {
 			return fmt.Errorf("draw %s: %w", p.name, err)
 		}
-		if err := writeFile(filepath.Join(dir, p.name+".svg"), svg); err != nil {
+		if err := replace.Bytes(filepath.Join(dir, p.name+".svg"), 0o644, svg); err != nil {
 			return err
 		}
 	}

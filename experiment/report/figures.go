@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"weir/experiment/result"
+	"weir/internal/replace"
 )
 
 // Figure is one drawn figure.
@@ -44,7 +45,7 @@ func Figures(dir string, doc *result.Document) ([]Figure, error) {
 			return nil, fmt.Errorf("draw %s: %w", p.name, err)
 		}
 		for ext, data := range map[string][]byte{".svg": svg, ".png": png} {
-			if err := writeFile(filepath.Join(dir, p.name+ext), data); err != nil {
+			if err := replace.Bytes(filepath.Join(dir, p.name+ext), 0o644, data); err != nil {
 				return nil, err
 			}
 		}

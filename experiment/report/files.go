@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"weir/experiment/result"
+	"weir/internal/replace"
 )
 
 // Names of the files that Write writes to its directory.
@@ -36,7 +37,7 @@ func Write(dir string, doc *result.Document) (string, error) {
 	if err := doc.WriteJSON(&b); err != nil {
 		return "", err
 	}
-	if err := writeFile(filepath.Join(dir, DocumentFile), b.Bytes()); err != nil {
+	if err := replace.Bytes(filepath.Join(dir, DocumentFile), 0o644, b.Bytes()); err != nil {
 		return "", err
 	}
 	if err := writeWith(filepath.Join(dir, FlowsFile), doc.WriteFlows); err != nil {
@@ -115,23 +116,5 @@ func writeWith(path string, write func(io.Writer) error) error {
 	if err := write(&b); err != nil {
 		return err
 	}
-	return writeFile(path, b.Bytes())
-}
-
-// writeFile replaces path atomically: a reader sees the old file or the whole new one.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // nothing is left after the rename
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return replace.Bytes(path, 0o644, b.Bytes())
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weir/experiment/result"
+	"weir/internal/replace"
 )
 
 // Entry is an experiment whose results are in a directory below that of the index.
@@ -84,7 +85,7 @@ func WriteIndex(dir string, parts []string, entries []Entry) (string, error) {
 		return "", fmt.Errorf("write the index: %w", err)
 	}
 	path := filepath.Join(dir, "index.html")
-	return path, writeFile(path, b.Bytes())
+	return path, replace.Bytes(path, 0o644, b.Bytes())
 }
 
 func newIndexEntry(dir string, e Entry) (indexEntry, error) {

@@ -13,6 +13,7 @@ import (
 
 	"weir/experiment/claim"
 	"weir/experiment/result"
+	"weir/internal/replace"
 )
 
 // Place returns the path of a document's summary below a root: WORLD/ID.json, lab-sim for both worlds together,
@@ -50,7 +51,7 @@ func writeDocument(path string, small *result.Document) error {
 	if err := os.MkdirAll(strings.TrimSuffix(path, ".json"), 0o755); err != nil {
 		return fmt.Errorf("make a directory for the summary: %w", err)
 	}
-	return writeFile(path, b.Bytes())
+	return replace.Bytes(path, 0o644, b.Bytes())
 }
 
 // writeAsked draws the figures that a file asks for into a directory without other files.
@@ -68,7 +69,7 @@ func writeAsked(dir string, doc *result.Document) error {
 		if err != nil {
 			return fmt.Errorf("draw %s: %w", p.name, err)
 		}
-		if err := writeFile(filepath.Join(dir, p.name+".svg"), svg); err != nil {
+		if err := replace.Bytes(filepath.Join(dir, p.name+".svg"), 0o644, svg); err != nil {
 			return err
 		}
 	}

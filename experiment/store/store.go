@@ -25,6 +25,7 @@ import (
 
 	"weir/experiment"
 	"weir/experiment/result"
+	"weir/internal/replace"
 )
 
 // Names of the stored files, below the directory of an experiment's results.
@@ -210,7 +211,7 @@ func (d *Dir) Save(key string, e *Entry) error {
 	if e.Raw == nil || e.Raw.Partial {
 		return errors.New("store a run: it is not finished, and only finished runs can be used again")
 	}
-	return d.write(d.file(key), func(w io.Writer) error { return Encode(w, e) })
+	return replace.File(d.file(key), 0o644, func(w io.Writer) error { return Encode(w, e) })
 }
 
 // Encode writes an entry as Save stores it. It sets the entry's Form.
@@ -225,7 +226,7 @@ func Encode(w io.Writer, e *Entry) error {
 
 // Ask stores what the user asked for.
 func (d *Dir) Ask(a *Asked) error {
-	return d.write(filepath.Join(d.path, askedFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(a) })
+	return replace.File(filepath.Join(d.path, askedFile), 0o644, func(w io.Writer) error { return json.NewEncoder(w).Encode(a) })
 }
 
 // Asked returns what the user asked for last.
@@ -242,25 +243,4 @@ func (d *Dir) Asked() (*Asked, error) {
 		return nil, fmt.Errorf("read what was asked for: %s: %w", filepath.Join(d.path, askedFile), err)
 	}
 	return &a, nil
-}
-
-// write replaces a file atomically: the content is on the disk before the file has its name.
-func (d *Dir) write(path string, content func(io.Writer) error) error {
-	f, err := os.CreateTemp(d.path, ".weir-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // nothing is left after the rename
-	w := bufio.NewWriterSize(f, 1<<16)
-	err = content(w)
-	if err == nil {
-		err = errors.Join(w.Flush(), f.Chmod(0o644), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/replace"
 )
 
 // GenerationStore keeps the highest generation id that this controller has used, so that it never decreases, even after a
@@ -136,23 +137,8 @@ func readGeneration(path string) (generation uint64, ok bool, err error) {
 
 // writeGeneration replaces the file in one step: after a loss of power it has the old number or the new one.
 func writeGeneration(path string, generation uint64) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*")
-	if err != nil {
-		return fmt.Errorf("generation id: %w", err)
-	}
-	_, err = fmt.Fprintln(f, generation)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error counts
+	if err := replace.Bytes(path, 0o600, fmt.Appendln(nil, generation)); err != nil {
 		return fmt.Errorf("store generation id %d: %w", generation, err)
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("store generation id %d: %w", generation, err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
