@@ -79,7 +79,7 @@ func TestAttack_ForgedCommands(t *testing.T) {
 		if len(commands) > 0 || a.State("").GetTerms()[0].GetTerm() != 5 {
 			t.Errorf("a command %s has an effect", row.name)
 		}
-		if !k.log.has("a command is refused", "reason="+row.reason) {
+		if !k.log.Has("a command is refused", "reason="+row.reason) {
 			t.Errorf("%s: it is not logged", row.name)
 		}
 	}

@@ -29,7 +29,7 @@ func refusedAt(t *testing.T, k *kit, s *Server, files pki.Files, reason string) 
 	if c.Connected() {
 		t.Errorf("%s: it is connected", reason)
 	}
-	if !k.log.has("a certificate is refused", "reason="+reason) {
+	if !k.log.Has("a certificate is refused", "reason="+reason) {
 		t.Errorf("%s: it is not logged", reason)
 	}
 }
@@ -94,7 +94,7 @@ func TestAttack_Server(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	until(t, "refusal", func() bool { return k.log.has("cannot connect to the bus", "certificate signed by unknown authority") })
+	until(t, "refusal", func() bool { return k.log.Has("cannot connect to the bus", "certificate signed by unknown authority") })
 	if c.Connected() {
 		t.Error("it is connected to a server of another CA")
 	}
@@ -195,7 +195,7 @@ func TestAttack_Flood(t *testing.T) {
 	}
 	until(t, "refusal of its next connection", func() bool { return s.Counts()["banned"] > 0 })
 	for _, want := range [][]string{{"a connection is ended", "agent/evil", "reason=flood"}, {"a message is dropped", "agent=evil", "reason=malformed"}} {
-		if !k.log.has(want...) {
+		if !k.log.Has(want...) {
 			t.Errorf("not logged: %v", want)
 		}
 	}
@@ -216,7 +216,7 @@ func TestAttack_MalformedCommand(t *testing.T) {
 	if len(commands) > 0 || a.State("").GetTerms() != nil {
 		t.Error("something is obeyed")
 	}
-	if !k.log.has("a command is refused", "reason=malformed") {
+	if !k.log.Has("a command is refused", "reason=malformed") {
 		t.Error("it is not logged")
 	}
 }
@@ -231,7 +231,7 @@ func TestAttack_Subscriptions(t *testing.T) {
 			break
 		}
 	}
-	until(t, "refusal", func() bool { return k.log.has("maximum subscriptions exceeded") })
+	until(t, "refusal", func() bool { return k.log.Has("maximum subscriptions exceeded") })
 }
 
 // A client that does not read loses its own messages, and nobody else's.
@@ -404,7 +404,7 @@ func TestAttack_RawClient(t *testing.T) {
 		for !found && lines.Scan() {
 			found = strings.Contains(lines.Text(), row.want)
 		}
-		if !found && !k.log.has(row.want) {
+		if !found && !k.log.Has(row.want) {
 			t.Errorf("%.40q: no %q: %v", row.sent, row.want, lines.Err())
 		}
 		_ = conn.Close()

@@ -68,7 +68,7 @@ func TestBus_ReportToCommand(t *testing.T) {
 	if len(commands) != 0 {
 		t.Error("a replayed command is obeyed")
 	}
-	if !k.log.has("a command is refused", "reason=sequence") {
+	if !k.log.Has("a command is refused", "reason=sequence") {
 		t.Error("the refusal is not logged")
 	}
 }
@@ -176,7 +176,7 @@ func TestPermissions(t *testing.T) {
 				if err := c.nc.Publish(last, nil); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "refusal of "+last, func() bool { return k.log.has("the bus refuses a subject", last+`\"`) })
+				until(t, "refusal of "+last, func() bool { return k.log.Has("the bus refuses a subject", last+`\"`) })
 				if refused := c.Refused()-before > 1; refused == row.allowed {
 					t.Errorf("%s: %s (publish: %v) is refused: %v", row.who, row.subject, row.publish, refused)
 				}
@@ -329,7 +329,7 @@ func TestAgent_Calls(t *testing.T) {
 	k := newKit(t)
 	listen := "127.0.0.1:" + k.freePort()
 	server := func() *Server {
-		s, err := StartServer(ServerConfig{Listen: listen, Files: k.enrol("bus/b1"), Store: t.TempDir(), Log: k.log.logger()})
+		s, err := StartServer(ServerConfig{Listen: listen, Files: k.enrol("bus/b1"), Store: t.TempDir(), Log: logger(k.log)})
 		if err != nil {
 			t.Fatal(err)
 		}

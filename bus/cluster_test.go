@@ -96,7 +96,7 @@ func TestCluster_RoutesNeedTheRole(t *testing.T) {
 			continue
 		}
 		// The server refuses the stranger's route, and the stranger logs it with the address that it had asked.
-		until(t, "refusal of "+id, func() bool { return k.log.has(genuine.Cluster[len("127.0.0.1:"):]+" - rid", "Authorization Violation") })
+		until(t, "refusal of "+id, func() bool { return k.log.Has(genuine.Cluster[len("127.0.0.1:"):]+" - rid", "Authorization Violation") })
 		if n := s.NumRoutes(); n > 0 {
 			t.Errorf("%s has %d routes", id, n)
 		}

@@ -1,14 +1,12 @@
 package bus
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/internal/testlog"
 	"weir/law"
 )
 
@@ -24,55 +23,26 @@ var begun = time.Now().Add(-time.Minute)
 
 func clock() time.Duration { return time.Since(begun) }
 
-// logged collects a log, for tests of what is logged.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) has(parts ...string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
-		found := true
-		for _, p := range parts {
-			found = found && strings.Contains(line, p)
-		}
-		if found {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+func logger(l *testlog.Log) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // kit is a CA with enrolled identities and servers.
 type kit struct {
 	t   *testing.T
 	ca  *pki.CA
 	dir string
-	log *logged
+	log *testlog.Log
 }
 
 func newKit(t *testing.T) *kit {
 	t.Helper()
-	k := &kit{t: t, dir: t.TempDir(), log: &logged{}}
+	k := &kit{t: t, dir: t.TempDir(), log: &testlog.Log{}}
 	k.ca = &pki.CA{Dir: filepath.Join(k.dir, "ca")}
 	if err := k.ca.Create(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			k.log.mu.Lock()
-			defer k.log.mu.Unlock()
-			text := k.log.b.String()
+			text := k.log.String()
 			t.Logf("the log:\n%s", text[max(0, len(text)-6000):])
 		}
 	})
@@ -101,7 +71,7 @@ func (k *kit) enrolBy(ca *pki.CA, id string, validity time.Duration) pki.Files {
 
 func (k *kit) server(change func(*ServerConfig)) *Server {
 	k.t.Helper()
-	cfg := ServerConfig{Listen: "127.0.0.1:0", Files: k.enrol("bus/b1"), Store: k.t.TempDir(), Log: k.log.logger()}
+	cfg := ServerConfig{Listen: "127.0.0.1:0", Files: k.enrol("bus/b1"), Store: k.t.TempDir(), Log: logger(k.log)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -147,7 +117,7 @@ func (k *kit) start(e *External) *server.Server {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	s.SetLoggerV2(newNATSLog(k.log.logger()), false, false, false)
+	s.SetLoggerV2(newNATSLog(logger(k.log)), false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(30 * time.Second) {
 		k.t.Fatal("the external server does not start")
@@ -168,7 +138,7 @@ func (k *kit) freePort() string {
 }
 
 func (k *kit) client(files pki.Files, urls ...string) ClientConfig {
-	return ClientConfig{URLs: urls, Files: files, Log: k.log.logger()}
+	return ClientConfig{URLs: urls, Files: files, Log: logger(k.log)}
 }
 
 // dial connects as an identity and waits until it is connected.

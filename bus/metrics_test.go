@@ -2,13 +2,11 @@ package bus
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/promtest"
 )
 
 var update = flag.Bool("update", false, "write the table of metrics")
@@ -60,30 +58,11 @@ func TestMetrics(t *testing.T) {
 
 // TestMetrics_AreDocumented compares the table of metrics with the code, and with -update writes it.
 func TestMetrics_AreDocumented(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("<!-- made by make doc-tables; do not edit -->\n\n# Metrics of the bus\n\nThe bus: [bus.md](../bus.md). Of an embedded server, in the metrics of the controller, " +
-		"or of `weir bus serve --metrics`. All have the label `server`. An external server has NATS' own.\n\n| metric | type | further label | meaning |\n|---|---|---|---|\n")
+	var rows []promtest.Row
 	for i := range serverFigures {
 		f := &serverFigures[i]
-		kind, label := "gauge", ""
-		if f.counter {
-			kind = "counter"
-		}
-		if f.label != "" {
-			label = "`" + f.label + "`"
-		}
-		if f.counter != strings.HasSuffix(f.name, "_total") || !regexp.MustCompile(`^weir_bus_[a-z_]+$`).MatchString(f.name) || !strings.HasSuffix(f.help, ".") {
-			t.Errorf("%s: %s", f.name, f.help)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, kind, label, f.help)
+		rows = append(rows, promtest.Row{Name: f.name, Kind: promtest.Kind(f.counter), Label: f.label, Help: f.help})
 	}
-	const path = "../docs/tables/bus-metrics.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != b.String() {
-		t.Errorf("%s differs from the code (%v): run make doc-tables", path, err)
-	}
+	promtest.Table(t, "../docs/tables/bus-metrics.md", "Metrics of the bus", "The bus: [bus.md](../bus.md). Of an embedded server, in the metrics of the controller, "+
+		"or of `weir bus serve --metrics`. All have the label `server`. An external server has NATS' own.", rows, *update)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/testlog"
 	"weir/law"
 	"weir/openflow"
 )
@@ -58,7 +59,7 @@ func (f *flapping) model() model {
 func TestEarlyEvents(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		r := b.controller("a", nil)
-		log := new(lockedLog)
+		log := new(testlog.Log)
 		r.log = slog.New(slog.NewTextHandler(log, nil))
 		once, always := &flapping{id: 1, often: 1}, &flapping{id: 2, often: 1 << 30}
 		b.connect(once.model(), "a", time.Second)

@@ -4,9 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/promtest"
 )
 
 var updateTables = flag.Bool("update", false, "write the table of metrics")
@@ -38,44 +40,26 @@ func described(t *testing.T) map[string][2]string {
 
 // TestMetrics_AreDocumented compares the table of metrics with the code, and with -update writes it.
 func TestMetrics_AreDocumented(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("<!-- made by make doc-tables; do not edit -->\n\n# Metrics of weir controller\n\nThe command: [controller.md](../controller.md). All have the label `controller`. " +
-		"With an embedded bus those of [the bus](bus-metrics.md), too.\n\n| metric | type | further label | meaning |\n|---|---|---|---|\n")
 	all := described(t)
-	var names []string
-	for name := range all {
-		if strings.HasPrefix(name, "weir_controller_") {
-			names = append(names, name)
+	var rows []promtest.Row
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !strings.HasPrefix(name, "weir_controller_") {
+			continue
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		help, labels := all[name][0], strings.Split(all[name][1], ",")
-		kind := "gauge"
+		r := promtest.Row{Name: name, Kind: "gauge", Help: all[name][0]}
 		switch {
 		case strings.HasSuffix(name, "_total"):
-			kind = "counter"
+			r.Kind = "counter"
 		case name == "weir_controller_decision_seconds":
-			kind = "histogram"
+			r.Kind = "histogram"
 		}
-		label := ""
-		if len(labels) > 1 {
-			label = "`" + labels[1] + "`"
+		if labels := strings.Split(all[name][1], ","); len(labels) > 1 {
+			r.Label = labels[1]
 		}
-		if !strings.HasSuffix(help, ".") {
-			t.Errorf("%s: %s", name, help)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, kind, label, help)
+		rows = append(rows, r)
 	}
-	const path = "../docs/tables/controller-metrics.md"
-	if *updateTables {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != b.String() {
-		t.Errorf("%s differs from the code (%v): run make doc-tables", path, err)
-	}
+	promtest.Table(t, "../docs/tables/controller-metrics.md", "Metrics of weir controller", "The command: [controller.md](../controller.md). All have the label `controller`. "+
+		"With an embedded bus those of [the bus](bus-metrics.md), too.", rows, *updateTables)
 }
 
 // The figures of a controller with agents: its own, and those of the bus in its process.

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 
 	"weir/datapath/testnet"
 	"weir/internal/nic"
+	"weir/internal/testlog"
 	"weir/internal/testroot"
 )
 
@@ -60,31 +59,13 @@ type host struct {
 // process is a child in a namespace.
 type process struct {
 	cmd  *exec.Cmd
-	log  *lockedLog
+	log  *testlog.Log
 	done chan struct{}
-}
-
-// lockedLog is read while it is written.
-type lockedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func startIn(tb testing.TB, ns *testnet.Namespace, cmd *exec.Cmd) *process {
 	tb.Helper()
-	p := &process{cmd: cmd, log: new(lockedLog), done: make(chan struct{})}
+	p := &process{cmd: cmd, log: new(testlog.Log), done: make(chan struct{})}
 	cmd.Stdout = p.log
 	if cmd.Stderr == nil {
 		cmd.Stderr = p.log

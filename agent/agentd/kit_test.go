@@ -1,7 +1,6 @@
 package agentd_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/datapath/attach"
 	"weir/datapath/testnet"
+	"weir/internal/testlog"
 	"weir/law"
 )
 
@@ -76,7 +76,7 @@ type machine struct {
 	t    testing.TB
 	dir  string
 	file string
-	log  *text
+	log  *testlog.Log
 
 	ca     *pki.CA
 	server *bus.Server
@@ -88,29 +88,11 @@ type machine struct {
 	origin *weirv1.Origin // of the agent's last report
 }
 
-// text collects what processes write.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // newMachine builds a hypervisor with a controller. Its namespace has a BPF file system of its own at the usual place, and
 // reaches the bus at 127.0.0.1:4222.
 func newMachine(t testing.TB, guests int, o testnet.PathOptions) *machine {
 	t.Helper()
-	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, 1, o), t: t, dir: t.TempDir(), log: &text{}}
+	m := &machine{Hypervisor: testnet.NewHypervisor(t, guests, 1, o), t: t, dir: t.TempDir(), log: &testlog.Log{}}
 	m.file = filepath.Join(m.dir, "agent.yaml")
 	t.Cleanup(func() {
 		if t.Failed() {

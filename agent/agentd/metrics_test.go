@@ -3,8 +3,6 @@ package agentd
 import (
 	"flag"
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -12,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"weir/datapath/host"
+	"weir/internal/promtest"
 )
 
 var update = flag.Bool("update", false, "write docs/tables/agent-metrics.md anew, to be reviewed as a diff")
@@ -99,32 +98,12 @@ func valueOf(kind dto.MetricType, m *dto.Metric) float64 {
 
 // TestMetrics_AreDocumented compares the table of metrics with the code, and with -update writes it.
 func TestMetrics_AreDocumented(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("<!-- made by make doc-tables; do not edit -->\n\n# Metrics of weir agent\n\nThe command: [agent.md](../agent.md). All have the label `agent`.\n\n" +
-		"| metric | type | further label | meaning |\n|---|---|---|---|\n")
+	var rows []promtest.Row
 	for i := range figures {
 		f := &figures[i]
-		kind, label := "gauge", ""
-		if f.counter {
-			kind = "counter"
-		}
-		if f.label != "" {
-			label = "`" + f.label + "`"
-		}
-		if f.counter != strings.HasSuffix(f.name, "_total") || !regexp.MustCompile(`^weir_agent_[a-z_]+$`).MatchString(f.name) || !strings.HasSuffix(f.help, ".") {
-			t.Errorf("%s: %s", f.name, f.help)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, kind, label, f.help)
+		rows = append(rows, promtest.Row{Name: f.name, Kind: promtest.Kind(f.counter), Label: f.label, Help: f.help})
 	}
-	const path = "../../docs/tables/agent-metrics.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != b.String() {
-		t.Errorf("%s differs from the code (%v): run make doc-tables", path, err)
-	}
+	promtest.Table(t, "../../docs/tables/agent-metrics.md", "Metrics of weir agent", "The command: [agent.md](../agent.md). All have the label `agent`.", rows, *update)
 }
 
 // A status is well only if all that was configured works.

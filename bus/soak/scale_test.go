@@ -22,6 +22,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/controller"
 	"weir/datapath/testnet"
+	"weir/internal/testlog"
 	"weir/law"
 	"weir/law/sicc"
 	"weir/law/telemetry"
@@ -101,7 +102,7 @@ func (k *fabricKit) run(role, argument string) *exec.Cmd {
 	k.b.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argumentVariable+"="+argument)
-	log := &text{}
+	log := &testlog.Log{}
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		k.b.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"weir/bus/pki"
 	"weir/controller"
 	"weir/datapath/testnet"
+	"weir/internal/testlog"
 )
 
 const (
@@ -42,7 +42,7 @@ type node struct {
 	config  func() string // of the process that starts next
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
-	log     text
+	log     testlog.Log
 	started int // how many times
 }
 
@@ -59,24 +59,6 @@ type world struct {
 	agent    *node
 	windows  map[int]string // window that a run of a controller grants -> the controller's name
 	external bool
-}
-
-// text collects what a process writes.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // newWorld builds it. external: three servers of the bus and two controllers; otherwise one controller with the bus in its process.

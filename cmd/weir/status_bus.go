@@ -182,15 +182,10 @@ func (s *systemStatus) readPolicies(ctx context.Context, c *bus.Conn) error {
 		return err
 	}
 	s.Problems = append(s.Problems, p.warnings...)
-	for _, one := range policyStatuses(p) {
+	for _, one := range p.view().State().Policies {
 		s.Policies = append(s.Policies, policyState{Name: one.Name, State: string(one.Condition), Hold: one.Hold, Left: one.Left, Reason: one.Reason})
 	}
 	return nil
-}
-
-// policyStatuses returns the state of each policy.
-func policyStatuses(p *policySession) []policy.Status {
-	return p.view().State().Policies
 }
 
 // sort sorts each list, what is wrong first, and counts it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
 	"weir/datapath/testnet"
+	"weir/internal/testlog"
 )
 
 // soak repeats tests as often as `make soak-switch` does, and enforces the limits on their figures. Without it the
@@ -97,31 +96,14 @@ var ports = []string{"out0", "in0"}
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	log  *lockedBuffer
+	log  *testlog.Log
 	done chan error
-}
-
-type lockedBuffer struct {
-	sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.Lock()
-	defer b.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.Lock()
-	defer b.Unlock()
-	return b.Buffer.String()
 }
 
 // start starts a weir in the switch's namespace. It ends with the test at the latest.
 func (m *machine) start(program string, args ...string) *process {
 	m.t.Helper()
-	p := &process{t: m.t, cmd: exec.Command(program, args...), log: &lockedBuffer{}, done: make(chan error, 1)}
+	p := &process{t: m.t, cmd: exec.Command(program, args...), log: &testlog.Log{}, done: make(chan error, 1)}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	m.Switch.Must(m.t, p.cmd.Start)

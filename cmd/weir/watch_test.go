@@ -21,6 +21,7 @@ import (
 	"weir/agent/switchd"
 	"weir/cmd/weir/laws"
 	"weir/datapath/testnet"
+	"weir/internal/testlog"
 )
 
 var updateViews = flag.Bool("update-views", false, "write testdata/watch/*.txt anew, to be reviewed as a diff")
@@ -271,7 +272,7 @@ func TestWatch_InTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = slave.Close()
-	var screen lockedBuffer
+	var screen testlog.Log
 	go func() { _, _ = io.Copy(&screen, master) }()
 	testnet.Until(t, "the screen is drawn", func() bool { return strings.Contains(ansi.Strip(screen.String()), "q quit") })
 	if _, err := master.WriteString("q"); err != nil {

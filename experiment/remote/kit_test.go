@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/store"
+	"weir/internal/testlog"
 )
 
 const (
@@ -62,35 +62,17 @@ func entryOf(r *experiment.Run) *store.Entry {
 	}
 }
 
-// lines collects output.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.b.String(), text)
-}
-
 // kit is a bus.
 type kit struct {
 	t   *testing.T
 	ca  *pki.CA
 	url string
-	log *lines // of workers, and what clients say
+	log *testlog.Log // of workers, and what clients say
 }
 
 func newKit(t *testing.T) *kit {
 	t.Helper()
-	k := &kit{t: t, ca: &pki.CA{Dir: filepath.Join(t.TempDir(), "ca")}, log: &lines{}}
+	k := &kit{t: t, ca: &pki.CA{Dir: filepath.Join(t.TempDir(), "ca")}, log: &testlog.Log{}}
 	if err := k.ca.Create(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +83,7 @@ func newKit(t *testing.T) *kit {
 	t.Cleanup(func() {
 		s.Close()
 		if t.Failed() {
-			t.Logf("the log:\n%s", k.log.b.String())
+			t.Logf("the log:\n%s", k.log.String())
 		}
 	})
 	k.url = s.URL()

@@ -143,7 +143,7 @@ func TestClose_StopsRuns(t *testing.T) {
 	k.until("stop of the run", func() bool { return len(stopped) == 1 })
 	_, js := k.raw(pki.Operator, "ann")
 	k.empty(js)
-	if !k.log.has("a run is stopped: its job ended") || len(begun) > 0 {
+	if !k.log.Has("a run is stopped: its job ended") || len(begun) > 0 {
 		t.Error("the worker began another run of the job, or does not say that it stopped")
 	}
 }
@@ -274,7 +274,7 @@ func TestWorker_Refuses(t *testing.T) {
 		t.Errorf("it ran %d, want 1", n)
 	}
 	for _, reason := range []string{"malformed", "subject", "build", "run"} {
-		if !k.log.has("a message is refused\" worker=w1 reason=" + reason + " times=1 ") {
+		if !k.log.Has("a message is refused\" worker=w1 reason=" + reason + " times=1 ") {
 			t.Errorf("the first refusal of reason %s is not logged", reason)
 		}
 	}

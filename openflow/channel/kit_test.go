@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/testlog"
 	"weir/openflow"
 )
 
@@ -100,24 +100,7 @@ type world struct {
 	server   *Server
 	handler  *recorder
 	listener *pipes
-	log      *safeBuffer
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log      *testlog.Log
 }
 
 // inWorld runs a test in a bubble. When it returns, every goroutine of the server has ended, or the bubble fails.
@@ -127,7 +110,7 @@ func inWorld(t *testing.T, config Config, test func(w *world)) {
 }
 
 func runWorld(t *testing.T, config Config, test func(w *world)) {
-	w := &world{t: t, handler: newRecorder(), listener: newPipes(), log: new(safeBuffer)}
+	w := &world{t: t, handler: newRecorder(), listener: newPipes(), log: new(testlog.Log)}
 	config.Handler, config.Log = w.handler, slog.New(slog.NewTextHandler(w.log, nil))
 	s, err := NewServer(config)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/testlog"
 	"weir/openflow"
 )
 
@@ -84,9 +85,9 @@ func (a *authority) files(name string) Certificates {
 }
 
 // loopback serves on a real socket.
-func loopback(t *testing.T, config Config) (s *Server, address string, log *safeBuffer, h *recorder, stop func()) {
+func loopback(t *testing.T, config Config) (s *Server, address string, log *testlog.Log, h *recorder, stop func()) {
 	t.Helper()
-	log, h = new(safeBuffer), newRecorder()
+	log, h = new(testlog.Log), newRecorder()
 	config.Handler, config.Log = h, slog.New(slog.NewTextHandler(log, nil))
 	s, err := NewServer(config)
 	if err != nil {
@@ -195,7 +196,7 @@ func TestTLS_Renewed(t *testing.T) {
 	for _, a := range []*authority{ours, theirs} {
 		a.sign("controller", &x509.Certificate{})
 	}
-	log := new(safeBuffer)
+	log := new(testlog.Log)
 	config, err := ServerTLS(ours.files("controller"), slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)

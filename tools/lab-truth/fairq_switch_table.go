@@ -15,6 +15,7 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/internal/testlog"
 	"weir/lab"
 )
 
@@ -189,7 +190,7 @@ func askStatus(ctx context.Context, p *place, name string) (all asked, err error
 }
 
 func askOnce(p *place, name string) (a asked, err error) {
-	var said lockedText
+	var said testlog.Log
 	began := time.Now()
 	cmd, err := p.command(&said, "status", "--json", "--name", name)
 	if err != nil {

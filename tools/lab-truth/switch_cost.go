@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"weir/internal/testlog"
 	"weir/lab"
 	"weir/lab/traffic"
 )
@@ -295,7 +296,7 @@ func scrape(ctx context.Context, client *http.Client) error {
 
 // polled measures while `weir status --watch` runs, and returns the cost of that process, too.
 func (b *switchBench) polled(ctx context.Context) (u usage, watcher float64, err error) {
-	var said lockedText
+	var said testlog.Log
 	cmd, err := b.place.command(&said, "status", "--watch")
 	if err != nil {
 		return u, 0, err

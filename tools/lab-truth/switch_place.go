@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +8,12 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/testlog"
 	"weir/lab"
 )
 
@@ -68,7 +67,7 @@ func (p *place) do(f func() error) error {
 }
 
 // command prepares weir for that thread. It dies with its starter's thread.
-func (p *place) command(out *lockedText, args ...string) (*exec.Cmd, error) {
+func (p *place) command(out *testlog.Log, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(p.weir, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -78,7 +77,7 @@ func (p *place) command(out *lockedText, args ...string) (*exec.Cmd, error) {
 // daemon is a running `weir switch`.
 type daemon struct {
 	cmd  *exec.Cmd
-	log  lockedText
+	log  testlog.Log
 	done chan error
 }
 
@@ -129,24 +128,6 @@ func (d *daemon) kill() error {
 		err = errors.Join(err, e)
 	}
 	return err
-}
-
-// lockedText is the output of a process, read while it runs.
-type lockedText struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (t *lockedText) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.Write(b)
-}
-
-func (t *lockedText) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }
 
 // buildWeir builds the program into its own directory, because ./weir may be of other sources.
