@@ -358,7 +358,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->left_ns = credit_left(sender, now);
 	d->ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
 	d->ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
-	port_backlog(config, port, &d->ack.backlog_bytes);
+	d->ack.backlog_bytes = (__u32)port_backlog(id);
 	d->ack.length_bytes = ctx->len;
 	d->ack.fixed = !!ctx->gso_size;
 	credit_decides(id, d, sender);

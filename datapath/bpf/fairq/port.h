@@ -9,7 +9,8 @@
 // (fairq_packet_may_sample: the timer is more than 2T late).
 //
 // The verifier checks a function that is neither static nor inline once, on its own, and not again on every path that
-// calls it. Without that the program would be too large to check.
+// calls it. Without that the program would be too large to check. It knows nothing about what such a function returns, so
+// it checks the rest of the caller once, too, and not for each result that it can foresee (is_live, port_backlog).
 #ifndef WEIR_BPF_PORT_H
 #define WEIR_BPF_PORT_H
 
@@ -48,7 +49,7 @@ static __always_inline int control_is_live(const struct control *control, __u64 
 }
 
 // Reports whether the lease of user space is valid.
-static __always_inline int is_live(__u64 now)
+__noinline int is_live(__u64 now)
 {
 	struct control *control = control_of();
 
@@ -75,24 +76,26 @@ __noinline int port_limit(__u32 id, __u64 gap)
 	return 0;
 }
 
-// Reads the bytes in the queue of the port's device. Returns 0 if the device is no longer the port's: the memory of a
-// deleted device would read as a wild backlog. The timer runs in an RCU section, so a device that is registered now is
-// not freed before the timer returns.
-static __always_inline int port_backlog(const struct port_config *config, const struct port *port, __u32 *backlog)
+#define PORT_READABLE (1ull << 32)
+
+// Returns PORT_READABLE and, in the low 32 bits, the bytes in the queue of the port's device. Returns 0 if the device is no
+// longer the port's: the memory of a deleted device would read as a wild backlog. The timer runs in an RCU section, so a
+// device that is registered now is not freed before the timer returns.
+__noinline __u64 port_backlog(__u32 id)
 {
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
 	struct net_device *device;
 	struct Qdisc *root;
 
-	*backlog = 0;
-	if (!port->device)
+	if (!config || !port || !port->device)
 		return 0;
 	device = bpf_rdonly_cast((void *)port->device, bpf_core_type_id_kernel(struct net_device));
 	if (device->reg_state != NETREG_REGISTERED || device->ifindex != (int)config->ifindex ||
 	    device->nd_net.net->net_cookie != config->netns_cookie)
 		return 0;
 	root = device->qdisc;
-	*backlog = root ? root->qstats.backlog : 0;
-	return 1;
+	return PORT_READABLE | (root ? root->qstats.backlog : 0);
 }
 
 // Returns how long the timer rests until its next tick, in ns.
@@ -129,17 +132,18 @@ static __always_inline __u64 port_next(const struct port_config *config, struct 
 __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
-	struct control *control = control_of();
 	struct port *port = port_of(id);
-	__u64 now = bpf_ktime_get_ns(), next, gap;
+	__u64 now = bpf_ktime_get_ns(), reading, next, gap;
 	__u32 backlog;
 	struct turn turn;
 	int alive, live;
 
-	if (!config || !control || !port)
+	if (!config || !port)
 		return 0;
-	alive = port_backlog(config, port, &backlog);
-	live = control_is_live(control, now);
+	live = is_live(now);
+	reading = port_backlog(id);
+	backlog = (__u32)reading;
+	alive = reading >> 32;
 	turn_begins(&turn, id, TURN_TICKED);
 	bpf_spin_lock(&port->lock);
 	if (by_packet)

@@ -13,15 +13,14 @@
 __noinline int port_recount(__u32 id)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
-	struct control *control = control_of();
 	struct port *port = port_of(id);
 	__u64 now = bpf_ktime_get_ns();
 	struct turn turn;
 	int start, live;
 
-	if (!config || !control || !port)
+	if (!config || !port)
 		return 0;
-	live = control_is_live(control, now);
+	live = is_live(now);
 	turn_begins(&turn, id, TURN_RECOUNTED);
 	bpf_spin_lock(&port->lock);
 	turn_hears(&turn, config, port, now, 0, live, 0);
