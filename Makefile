@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -38,7 +38,7 @@ demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 
 check: lint prose ## the linter, the check of prose and all tests that need no root, clang or Open vSwitch: under a minute; TESTFLAGS=-count=1
 	@set -o pipefail; WEIR_NO_ROOT=1 $(TESTS) -short -timeout 20m $(TESTFLAGS) ./... | $(REPORT)
 
-# Tests often wait, for TCP's timers or for the kernel to end a namespace, so two packages run at a time, the longest
+# Tests often wait, for TCP's timers or for the kernel to end a namespace, so three packages run at a time, the longest
 # first. MUST='Osken|Tshark' fails the run if a test with such a name was skipped.
 LONGEST := ./cmd/weir ./datapath/fairq ./lab ./controller ./sim
 
@@ -47,8 +47,11 @@ ALONE := ^(TestHostIsAsBefore|TestLabWithController)$$
 
 test: deps-test ## all tests, as root, with those on real TCP in namespaces; TESTFLAGS=-count=1
 	@scripts/need-root
-	@$(MAKE) --no-print-directory -j 2 check-generated test-alone
-	@set -o pipefail; $(TESTS) -p 2 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
+	@$(MAKE) --no-print-directory -j 2 check-generated tests
+
+# check-generated takes the time in which the tests wait.
+tests: test-alone
+	@set -o pipefail; $(TESTS) -p 3 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
 
 test-alone:
 	@set -o pipefail; $(TESTS) -timeout 20m $(TESTFLAGS) -run '$(ALONE)' ./cmd/weir | $(REPORT)
@@ -86,7 +89,7 @@ doc-tables: build ## tables of docs/tables, from the sources of weir switch, sta
 	$(GO) test -count=1 ./agent/switchd ./agent/agentd ./agent/doctor ./bus ./controller ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## check that the committed generated files match their sources
-	@scripts/check-generated
+	@nice -n 19 scripts/check-generated
 
 bench: build ## timings: figures and their ratio to a baseline of the same run
 	@echo "how to read it: ns/packet, ns/rewrite: in addition to an empty program; lookups: in units of hash lookups of"
