@@ -84,7 +84,8 @@ type Grant struct {
 // LawAction makes it an Action.
 func (Grant) LawAction() {}
 
-// Event is something that a law may want to know. Laws and rooms add their own kinds.
+// Event is something that a law may want to know. Laws and rooms add their own kinds, each a pointer to a struct, so that
+// two events can be compared.
 //
 // The memory that an event points at (a slice, a frame) may be borrowed: it is valid until Step returns.
 type Event interface{ LawEvent() }
