@@ -68,7 +68,11 @@ func (b *creditBed) positions(t *testing.T) map[netip.AddrPort]uint32 {
 // Strangers' SYNs arrive at a server that answers all of them, and no stranger goes on. SYN-ACKs soon cost nothing and do not
 // wait. Meanwhile nothing waits for longer than allowed. Answers come, and their requests still wait for credits.
 func TestFairQCredits_FloodOfSYNs(t *testing.T) {
-	b := newCreditBed(t, 40, fairq.Config{})
+	// SYN-ACKs cost nothing where a span, the longest wait, has many of them. A slow machine sends few in a tenth of a second.
+	const longest = time.Second
+	law := creditLaw()
+	law.LongestWait = longest
+	b := newCreditBedOf(t, 40, law, fairq.Config{Credit: fairq.CreditPaces})
 	f := newForgers(t, b.rwndPath)
 	b.Sender.Sysctl(t, "net.ipv4.tcp_syncookies", "2") // answers every SYN
 	b.Sender.Must(t, func() error {
@@ -112,7 +116,7 @@ func TestFairQCredits_FloodOfSYNs(t *testing.T) {
 	if now := b.state(t); now.Parked == after.Parked {
 		t.Errorf("%+v, then %+v: no request waits", after, now)
 	}
-	const most = 2 * 100 * time.Millisecond // a packet that may not overtake waits for twice as long
+	const most = 2 * longest // a packet that may not overtake waits for twice as long
 	if _, in := statsOfBoth(t, b.f); in.Credits.Longest > most || in.Credits.Ahead > most {
 		t.Errorf("%+v: longer than %v", in.Credits, most)
 	}
