@@ -326,7 +326,7 @@ func TestParams(t *testing.T) {
 		change func(*Params)
 		says   string
 	}{
-		{func(p *Params) { p.Model = ModelQueueNS2 }, "model: queue is not built yet"},
+		{func(p *Params) { p.Model = ModelQueueNS2 }, "model: queue is a law of its own"},
 		{func(p *Params) { p.MinHold = p.MouseDuration + 1 }, "min_hold is longer"},
 	} {
 		p := Default()

@@ -49,7 +49,7 @@ func Default() *Params {
 func (p *Params) Check() error {
 	switch {
 	case p.Model == ModelQueueNS2:
-		return errors.New("model: queue is not built yet: use controller")
+		return errors.New("model: queue is a law of its own, for the simulator: name siccns2 in the scheme's laws")
 	case p.OffRule != OffQueue && p.MinHold > p.MouseDuration:
 		return errors.New("min_hold is longer than mouse_duration, after which an incast ends: choose it shorter")
 	}

@@ -5,6 +5,7 @@ import (
 	"weir/law/droptail"
 	"weir/law/fairq"
 	"weir/law/mark"
+	"weir/law/siccns2"
 	"weir/law/static"
 )
 
@@ -12,4 +13,5 @@ import (
 var testWorks = Laws{
 	droptail.Name: DropTail(), mark.RED: Mark(), mark.ECN: Mark(), static.Spec().Name: Static(),
 	acdclaw.Spec().Name: ACDC(), fairq.Name: FairQ(),
+	siccns2.Name: SICCNS2(),
 }

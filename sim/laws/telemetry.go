@@ -92,8 +92,8 @@ func (l *telemetryPort) Packet(p *network.Port, pk *network.Packet, now event.Ti
 	if l.of.marks && pk.ECN() == network.CE {
 		l.mark(pk)
 	}
-	if flags := uint8(pk.Flags()); l.of.arrives && pk.Proto() == network.TCP && native.ArrivalMatters(uint32(pk.Payload()), flags) {
-		l.arrive(pk, flags, now)
+	if l.of.arrives && pk.Proto() == network.TCP && native.ArrivalMatters(uint32(pk.Payload()), uint8(pk.Flags())) {
+		l.arrive(pk, now)
 	}
 	return network.Pass
 }
@@ -157,16 +157,21 @@ func (t *flowTable) of(k flowKey) *native.ArrivalsFlow {
 // listed are the kinds whose pairs are listed.
 const listed = telemetry.SYN | telemetry.SYNACK | telemetry.Resume | telemetry.Found | telemetry.Request
 
-// arrive asks arrivals.h what a packet is.
-func (l *telemetryPort) arrive(pk *network.Packet, flags uint8, now event.Time) {
-	t := l.of
-	p := native.ArrivalsPacket{NowNs: uint64(now), Seq: pk.Seq(), Ack: pk.Ack(), Payload: uint32(pk.Payload()), Flags: flags}
+// see asks arrivals.h what a TCP packet is for which native.ArrivalMatters. A flow without data for idle is idle.
+func (t *flowTable) see(pk *network.Packet, idle law.Duration, now event.Time) telemetry.Kind {
+	p := native.ArrivalsPacket{NowNs: uint64(now), Seq: pk.Seq(), Ack: pk.Ack(), Payload: uint32(pk.Payload()), Flags: uint8(pk.Flags())}
 	key := flowKey{pk.Src(), pk.Dst(), pk.SrcPort(), pk.DstPort()}
 	if !pk.ToAcceptor() {
 		p.Side = 1
 		key = flowKey{pk.Dst(), pk.Src(), pk.DstPort(), pk.SrcPort()}
 	}
-	kinds := telemetry.Kind(native.SeeArrival(uint64(t.o.Idle), t.flows.of(key), &p))
+	return telemetry.Kind(native.SeeArrival(uint64(idle), t.of(key), &p))
+}
+
+// arrive counts what a packet is.
+func (l *telemetryPort) arrive(pk *network.Packet, now event.Time) {
+	t := l.of
+	kinds := t.flows.see(pk, t.o.Idle, now)
 	l.arrivals.Counts.Add(kinds, 1)
 	if kinds&listed != 0 && t.o.Address != nil {
 		l.pair(telemetry.Pair{Source: t.o.Address(pk.Src()), Destination: t.o.Address(pk.Dst()), Kinds: kinds & listed})

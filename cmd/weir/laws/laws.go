@@ -18,6 +18,7 @@ import (
 	"weir/law/mark"
 	"weir/law/sed"
 	"weir/law/sicc"
+	"weir/law/siccns2"
 	"weir/law/static"
 	simlaws "weir/sim/laws"
 )
@@ -39,6 +40,7 @@ func list() []entry {
 		{acdc.Spec(), simlaws.ACDC, nil},
 		{fairq.Spec(), simlaws.FairQ, lab.FairQ},
 		controlled(sicc.Spec()),
+		{siccns2.Spec(), simlaws.SICCNS2, nil},
 		{gcc.Spec(), nil, nil},
 		{hygenicc.Spec(), nil, nil},
 		{sed.Spec(), nil, nil},
