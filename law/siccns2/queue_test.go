@@ -105,7 +105,7 @@ func TestSI9_FINsCancelSYNs(t *testing.T) {
 
 // Printed, incast_only = 0 compares the queue with highthreshold_ = the whole buffer. No queue is longer, so that form never
 // begins an incast. Ours refuses the pair.
-func TestNS2_AlwaysNeedsAThresholdBelowTheBuffer(t *testing.T) {
+func TestNS3_AlwaysNeedsAThresholdBelowTheBuffer(t *testing.T) {
 	p := Default()
 	p.IncastOnly = false
 	q := NewQueue(*p, limit)

@@ -1,6 +1,6 @@
-// Package siccns2 is the model behind the figures of SICC's papers: the queue discipline of the authors' ns-2 code, which
-// predicts an incast at its own queue and limits ACKs of the same link at once (docs/spec/sicc.md). The paper describes a
-// controller instead, which is the law sicc. This law exists to compare the two.
+// Package siccns2 is the model behind the figures of SICC's papers: the queue discipline of the authors' ns-2 code. It predicts
+// an incast at its own queue, and limits ACKs of the same link at once (docs/spec/sicc.md, NS-1 to NS-5). The paper describes
+// a controller instead, which is the law sicc. This law exists to compare the two.
 package siccns2
 
 import (

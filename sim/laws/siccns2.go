@@ -92,7 +92,7 @@ func (s *ns2Switches) Tally() law.Tally {
 }
 
 // backlog returns the queue, after the law has heard of the packets that left. Between arrivals a queue only gets shorter, so it
-// is enough to tell the law of the last one.
+// is enough to report the last one.
 func (l *ns2Port) backlog() int64 {
 	backlog, sent, _ := l.port.Gauge()
 	if sent != l.sent {

@@ -60,9 +60,29 @@ func TestSICCNS2_LimitsACKsInAnIncast(t *testing.T) {
 	}
 }
 
+// Two SYNs leave by the receiver's port, and one SYN-ACK by each sender's: with 25,000 bytes as the threshold the receiver's port
+// alone has an incast. It limits the ACKs that come from the receiver, not those that leave to it. The scale is that of the ACK's
+// sender, 7, and not 3.
+func TestSICCNS2_TheOtherQueue(t *testing.T) {
+	b := newNS2(t, func(p *siccns2.Params) { p.OnFraction, p.OffFraction = 0.2, 0 })
+	one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
+	for _, k := range []*talk{one, two} {
+		k.scale[0] = 3
+		k.opens()
+	}
+	b.wait(event.Millisecond)
+	for _, k := range []*talk{one, two} {
+		b.expect("from the receiver", k.window(1), 12)
+		b.expect("from a sender", k.window(0), 60_000)
+	}
+	if n := b.tally(); n["incasts"] != 1 {
+		t.Errorf("%v", n)
+	}
+}
+
 // Printed, advwin becomes 1500 whatever it was. SH-3: so it opens a window that is smaller, such as that of a receiver that
 // cannot take more. And ns-2 has no window scale, so the field 1500 would be 192,000 bytes at a scale of 7.
-func TestNS2_TheWindowIsNeverRaised(t *testing.T) {
+func TestNS1_TheWindowIsNeverRaised(t *testing.T) {
 	b := newNS2(t, func(p *siccns2.Params) { p.OffFraction = 0 })
 	scaled, plain, half := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender1", "receiver1"), b.talk(2, "sender2", "receiver1")
 	plain.scale, half.scale[0] = [2]int8{0, 0}, -1
@@ -101,26 +121,30 @@ func TestNS2_DivWinHasAFloor(t *testing.T) {
 
 // Printed, persist counts packets with the sequence number 0, and FINs are packets with CWR. The sequence numbers of real TCP
 // begin anywhere, and CWR answers a mark. Ours counts data after 20 ms of silence.
-func TestSICCNS2_Persist(t *testing.T) {
+func TestNS4_Persist(t *testing.T) {
 	for _, persist := range []bool{false, true} {
 		b := newNS2(t, func(p *siccns2.Params) { p.Persist = persist })
 		k := b.talk(0, "sender1", "receiver1")
 		k.opens()
 		b.wait(event.Millisecond)
 		printed := 0
-		for i := range uint32(3) {
+		sends := func(i uint32) {
 			pk := k.segment(0, network.ACK|network.CWR, 1000, 60_000)
 			pk.SetSeq(1001 + 1000*i)
 			if pk.Seq() == 0 {
 				printed++
 			}
 			k.send(pk)
-			if i == 1 {
-				b.wait(30 * event.Millisecond)
-			}
 		}
+		sends(0)
+		sends(1)
+		b.wait(30 * event.Millisecond)
+		if n := b.tally()["incasts"]; n != 2 {
+			t.Errorf("persist %v: %d incasts, want those of SYN and SYN-ACK", persist, n)
+		}
+		sends(2)
 		b.wait(event.Millisecond)
-		want := uint64(2) // of SYN and SYN-ACK
+		want := uint64(2)
 		if persist {
 			want++
 		}
@@ -130,9 +154,9 @@ func TestSICCNS2_Persist(t *testing.T) {
 	}
 }
 
-// ack_threshold drops data outside an incast, and no ACK. Printed in terms of flags that would be all packets or none, because
-// data of real TCP has the ACK flag, too: what counts is the payload.
-func TestNS2_ReserveIsForPacketsWithoutData(t *testing.T) {
+// ack_threshold drops data outside an incast, and no ACK. The ns-2 code asks for the packet's type. A test of the ACK flag would drop
+// nothing, because data of real TCP has the flag, too. So a packet with payload is data.
+func TestNS5_ReserveIsForPacketsWithoutData(t *testing.T) {
 	for _, at := range []float64{0.5, 1} {
 		b := newNS2(t, func(p *siccns2.Params) { p.AckThreshold, p.OnFraction = at, 1 })
 		k, other := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
