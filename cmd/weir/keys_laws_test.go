@@ -52,6 +52,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of siccns2.initial_window": {{set: "schemes.droptail.params.initial_window=1000", with: keysNS2 + "  schemes.droptail.params.on_fraction=1"}},
 	"params of siccns2.ack_threshold":  {{set: "schemes.droptail.params.ack_threshold=0.5", with: keysNS2}},
 	"params of siccns2.divwin":         {{set: "schemes.droptail.params.divwin=true", with: keysNS2}},
+	"params of siccns2.syn_ack":        {{see: inTest, says: "../../sim/laws/siccns2_test.go TestNS6_SYNACK"}},
 	"params of siccns2.incast_only":    {{set: "schemes.droptail.params.incast_only=false", with: keysNS2}},
 	"params of siccns2.persist":        {{see: inTest, says: "../../sim/laws/siccns2_test.go TestNS4_Persist"}},
 	"params of fairq.fairswitch":       {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},

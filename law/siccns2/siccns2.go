@@ -1,5 +1,5 @@
 // Package siccns2 is the model behind the figures of SICC's papers: the queue discipline of the authors' ns-2 code. It predicts
-// an incast at its own queue, and limits ACKs of the same link at once (docs/spec/sicc.md, NS-1 to NS-5). The paper describes
+// an incast at its own queue, and limits ACKs of the same link at once (docs/spec/sicc.md, NS-1 to NS-6). The paper describes
 // a controller instead, which is the law sicc. This law exists to compare the two.
 package siccns2
 
@@ -21,6 +21,7 @@ type Params struct {
 	AckThreshold  float64      `json:"ack_threshold" jsonschema:"minimum=0.5,maximum=1" jsonschema_description:"outside an incast data is dropped above this fraction of the buffer, which keeps room for ACKs, SYNs and FINs; 1: no room is kept (ack_threshold_)"`
 	DivWin        bool         `json:"divwin" jsonschema_description:"in an incast a flow gets the buffer divided by the number of flows, not one packet (divwin_)"`
 	Persist       bool         `json:"persist" jsonschema_description:"a flow that was idle and sends again counts, too (persist_)"`
+	SYNACK        bool         `json:"syn_ack" jsonschema_description:"in an incast SYN-ACKs are limited, too, as under the law sicc; not in the ns-2 code"`
 	IncastOnly    bool         `json:"incast_only" jsonschema_description:"false: an incast begins at a packet that finds more than on_fraction in the queue, and is not predicted (incastonly_)"`
 }
 

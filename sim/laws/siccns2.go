@@ -111,7 +111,7 @@ func (l *ns2Port) Packet(p *network.Port, pk *network.Packet, now event.Time) ne
 	if !l.law.Arrive(queue, kind) {
 		return network.Drop
 	}
-	if kind == siccns2.ACK {
+	if kind == siccns2.ACK || kind == siccns2.SYN && l.sw.p.SYNACK && pk.Flags()&network.ACK != 0 {
 		if other := l.sw.of[p.CameInBy(pk)]; other != nil {
 			other.limit(pk)
 		}
@@ -171,6 +171,9 @@ func (l *ns2Port) limit(pk *network.Packet) {
 	ack := native.WindowAck{
 		WindowQ8: uint64(bytes) << 8, FloorBytes: native.WindowFloor(uint32(c.syn[side(pk)].mss), 0),
 		Ack: pk.Ack(), Field: pk.Window(), Shift: c.shift(side(pk)),
+	}
+	if pk.Flags()&network.SYN != 0 {
+		ack.SYN = 1
 	}
 	field := native.WindowRewrite(&ack, &native.WindowEdge{})
 	if field == pk.Window() {

@@ -80,6 +80,17 @@ func TestSICCNS2_TheOtherQueue(t *testing.T) {
 	}
 }
 
+// As printed, a SYN-ACK passes, so a sender's first window is not limited. With syn_ack it is, and its field is not scaled.
+func TestNS6_SYNACK(t *testing.T) {
+	for limits, want := range map[bool]uint16{false: 65_535, true: 1500} {
+		b := newNS2(t, func(p *siccns2.Params) { p.OffFraction, p.SYNACK = 0, limits })
+		b.talk(0, "sender1", "receiver1").opens()
+		b.wait(event.Millisecond)
+		synACK, _ := b.talk(1, "sender2", "receiver1").opens()
+		b.expect("a SYN-ACK in an incast", synACK, want)
+	}
+}
+
 // Printed, advwin becomes 1500 whatever it was. SH-3: so it opens a window that is smaller, such as that of a receiver that
 // cannot take more. And ns-2 has no window scale, so the field 1500 would be 192,000 bytes at a scale of 7.
 func TestNS1_TheWindowIsNeverRaised(t *testing.T) {
