@@ -39,7 +39,7 @@ const (
 func Controlled(spec law.Spec) Law {
 	return Law{
 		Commanded: copies(&spec),
-		Check: func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
+		Check:     func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
 		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
 			return startControlled(&spec, l, r, name)
 		},
@@ -133,7 +133,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 			return err
 		}
 	}
-	return c.await()
+	if err := c.await(); err != nil || !copies(spec) {
+		return err
+	}
+	// While many agents start, a switch may lose its connection for a second. Copies from that time would be missing.
+	return l.awaitController(context.Background(), func(string) {})
 }
 
 // controlledNodes returns the hypervisors with a guest, and the switches that run the laws.

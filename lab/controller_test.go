@@ -23,12 +23,13 @@ import (
 	"weir/internal/testroot"
 	"weir/law"
 	"weir/law/forward"
+	"weir/law/fairqctl"
 	"weir/law/sicc"
 )
 
 // childController runs `weir controller -f FILE`.
 func childController(file string) error {
-	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec()})
+	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec(), fairqctl.Spec()})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ func Spec() law.Spec {
 		Name: Name, Folder: "fairq", Title: "FairQ, FairSwitch, RWNDQ (paper 002 and the reports before it)",
 		Params: func() any { return Default() }, Worlds: law.BothWorlds(),
 		Sites: []law.Site{law.Controller, law.VMPort}, Signals: []law.Signal{law.Copies}, Claims: []law.Resource{law.ReceiveWindow},
-		New: func(_ law.Site, params any, topo *law.Topology) (law.Law, error) { return New(*params.(*Params), topo.RTT) },
+		New: func(_ law.Site, params any, topo *law.Topology) (law.Law, error) {
+			return New(*params.(*Params), topo.RTT)
+		},
 	}
 }

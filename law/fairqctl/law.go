@@ -24,7 +24,8 @@ type Law struct {
 	out     []law.Action
 
 	tables
-	waiting []*port // whose windows change at their next update
+	waiting []*port       // whose windows change at their next update
+	next    time.Duration // the first of these updates
 	counts  Counts
 	why     why
 }
@@ -89,8 +90,8 @@ func (l *Law) Wake() time.Duration {
 			next = t
 		}
 	}
-	for _, p := range l.waiting {
-		at(l.due(p))
+	if len(l.waiting) > 0 {
+		at(l.next)
 	}
 	if pr := first[pair](l.granted); pr != nil {
 		at(pr.at + l.renewal)
@@ -266,10 +267,14 @@ func (l *Law) limit(pr *pair, again bool) {
 
 // change has the windows of a port change at its next update.
 func (l *Law) change(p *port) {
-	if !p.waits {
-		p.waits = true
-		l.waiting = append(l.waiting, p)
+	if p.waits {
+		return
 	}
+	if due := l.due(p); len(l.waiting) == 0 || due < l.next {
+		l.next = due
+	}
+	p.waits = true
+	l.waiting = append(l.waiting, p)
 }
 
 // due is the time of a port's next update.
@@ -282,9 +287,15 @@ func (l *Law) due(p *port) time.Duration {
 
 // update changes the windows of all flows of the ports whose time has come.
 func (l *Law) update() {
+	if l.next > l.now {
+		return
+	}
 	left := l.waiting[:0]
 	for _, p := range l.waiting {
-		if l.due(p) > l.now {
+		if due := l.due(p); due > l.now {
+			if len(left) == 0 || due < l.next {
+				l.next = due
+			}
 			left = append(left, p)
 			continue
 		}
