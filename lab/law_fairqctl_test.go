@@ -12,9 +12,9 @@ import (
 	"weir/law/fairqctl"
 )
 
-// The controller of an Open vSwitch counts flows from copies of SYNs and FINs, and a hypervisor limits the windows of its guest: a flow
-// alone gets all of 67,500 B, and two flows to one port a half each. When the law has ended, windows are as large as before, the
-// switches have their controller again, and guests reach each other.
+// The controller of an Open vSwitch counts flows from copies of SYNs and FINs, and a hypervisor limits its guest's windows. A flow alone
+// gets all of 67,500 B, and two flows to one port get a half each. When the law has ended, windows are as large as before, and the
+// switches have their controller again.
 func TestFairQCtl_OnTheWire(t *testing.T) {
 	testroot.Need(t, "namespaces")
 	g := onOVS(t, dumbbell(2, true))

@@ -11,7 +11,7 @@ import (
 	"weir/law/fabric"
 )
 
-// What AppendSegment writes, another decoder reads, and ReadSegment too, also behind IP options and cut as switches cut it.
+// Another decoder reads what AppendSegment writes, and so does ReadSegment. It also reads a frame with IP options, and one that a switch cut.
 func TestSegment_AsAnotherDecoderReadsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 12, 12).Draw(t, "ends")

@@ -20,13 +20,13 @@ type Params struct {
 	RTT            law.Duration `json:"rtt" jsonschema_description:"round trip with empty queues (RTT); 0s: that of the experiment, or 200us"`
 	MSS            law.Bytes    `json:"mss" jsonschema:"minimum=88,maximum=65495" jsonschema_description:"largest segment (MSS): no window is below it and one byte (FQ-12)"`
 	Update         law.Duration `json:"update" above:"0" jsonschema_description:"least time between two changes of the windows at a port"`
-	Lease          law.Duration `json:"lease" above:"0" jsonschema_description:"a window that is not granted again ends after it"`
+	Lease          law.Duration `json:"lease" above:"0" jsonschema_description:"a window that is not granted again ends after it; agents shorten it to 1s"`
 	Idle           law.Duration `json:"idle" above:"0" jsonschema_description:"a connection counts for this long without a SYN, FIN or RST: copies get lost"`
 }
 
 // Default returns the defaults. alpha = 0.20 is RWNDQ1's (SPEC 1.1), and 200 us the RTT of its testbed (FQ-19).
 func Default() *Params {
-	return &Params{TargetFraction: 0.2, MSS: 1460, Update: 1e6, Lease: 10e9, Idle: 600e9}
+	return &Params{TargetFraction: 0.2, MSS: 1460, Update: 1e6, Lease: 1e9, Idle: 600e9}
 }
 
 const (

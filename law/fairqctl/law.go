@@ -14,8 +14,8 @@ import (
 // Law is the SDN form of FairQ. Make one with New.
 //
 // A flow counts at the port by which its destination is reached: where the SYNs and SYN-ACKs of the destination itself enter the
-// fabric. There is no backlog, so no integrator: all flows of a port share the window that keeps its line busy and its queue at the
-// target, (alpha B + C RTT) / beta.
+// fabric. There is no backlog, so there is no integrator. The flows of a port share what keeps its line busy and its queue at the
+// target: each has the window (alpha B + C RTT) / beta.
 type Law struct {
 	p       Params
 	floor   uint64        // of a window, bytes: FQ-12
@@ -29,6 +29,10 @@ type Law struct {
 	counts  Counts
 	why     why
 }
+
+// renewMost is the longest time between two grants of a pair: agents shorten each lease to a second, so that the windows of a
+// controller that dies are released soon. It is real time, so it does not follow the time scale of an experiment.
+const renewMost = 300 * time.Millisecond
 
 // Counts is what the law did.
 type Counts struct {
@@ -56,7 +60,7 @@ func New(p Params, rtt law.Duration) (*Law, error) {
 		return nil, err
 	}
 	p.RTT = cmp.Or(p.RTT, rtt, defaultRTT)
-	return &Law{p: p, floor: uint64(p.MSS) + 1, renewal: time.Duration(p.Lease) / 3, tables: newTables()}, nil
+	return &Law{p: p, floor: uint64(p.MSS) + 1, renewal: min(time.Duration(p.Lease)/3, renewMost), tables: newTables()}, nil
 }
 
 // Counts returns what the law did so far.
@@ -216,8 +220,8 @@ func (l *Law) join(from, to netip.Addr) {
 	l.limit(pr, false)
 }
 
-// leave ends a flow. A pair without flows keeps its grant until the lease ends, so that the pair's next flow is limited from its
-// first ACK on.
+// leave ends a flow. A pair without flows keeps its grant until the lease ends. So the pair's next flow is limited from its first
+// ACK on.
 func (l *Law) leave(pr *pair) {
 	pr.flows--
 	pr.to.flows--

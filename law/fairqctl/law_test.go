@@ -225,12 +225,12 @@ func TestLostCopies(t *testing.T) {
 // Grants are renewed before they end, while there is a flow. A pair without flows keeps what it has until the lease ends; its next
 // flow gets its window at once.
 func TestLease(t *testing.T) {
-	s := newScript(t, func(p *Params) { p.Lease = 3e9 })
+	s := newScript(t, func(p *Params) { p.Lease = 3e9 }) // renewed each 300 ms: renewMost
 	s.opens(2, 1000, 1)
-	s.want("before", s.after(999*ms), "")
+	s.want("before", s.after(299*ms), "")
 	s.want("renewed", s.after(ms), "2>1:67500 1>2:67500")
 	s.closes(2, 1000, 1, false)
-	s.want("only the other", s.after(time.Second), "1>2:67500")
+	s.want("only the other", s.after(300*ms), "1>2:67500")
 	s.want("a new flow", s.opens(2, 1001, 1), "2>1:67500 1>2:33750")
 	s.sends(2, 1, [2]uint16{1001, 80}, fabric.FlagRST)
 	s.sends(2, 1, [2]uint16{1000, 80}, fabric.FlagRST)
@@ -250,7 +250,7 @@ func TestHosts_Move(t *testing.T) {
 	s.want("then the old one", s.host(2), "")
 	s.want("the host restarts", s.host(3, 2, 3), "2>1:67500")
 	s.want("the host is silent", s.step(&inventory.HostLeft{At: 3}), "")
-	s.want("no renewal", s.after(4*time.Second), "1>2:67500")
+	s.want("no renewal", s.after(300*ms), "1>2:67500")
 	s.want("it is back", s.host(2, 2), "2>1:67500")
 	s.want("a peer that is no VM counts", s.opens(9, 1, 1), "1>9:67500 2>1:33750")
 	if n := s.l.Counts().Unknown; n != 1 {
@@ -380,7 +380,7 @@ func TestExplain(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { s.l.Explain(room) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	s.after(4 * time.Second)
+	s.after(time.Second)
 	if got := string(s.l.Explain(room)); got != "port 2: again: 2 flows, 33750 B each" {
 		t.Error(got)
 	}
@@ -397,4 +397,22 @@ func TestKeeps(t *testing.T) {
 		}
 		return l
 	})
+}
+
+// A pair with a flow has a grant at any time, also where agents shorten a lease to a second and an experiment makes it longer.
+func TestLease_AgentsShortenIt(t *testing.T) {
+	for _, lease := range []law.Duration{100e6, 1e9, 40e9} {
+		s := newScript(t, func(p *Params) { p.Lease = lease })
+		s.opens(2, 1000, 1)
+		ends := min(time.Duration(lease), time.Second)
+		for range 20 {
+			before := s.now
+			wake := s.law.Wake()
+			if wake-before > ends*2/3 {
+				t.Fatalf("lease %v: after %v it sleeps until %v", lease, before, wake)
+			}
+			s.now = wake
+			s.want(fmt.Sprint("lease ", lease), s.step(law.Tick{}), "2>1:67500 1>2:67500")
+		}
+	}
 }
