@@ -22,8 +22,8 @@ import (
 	"weir/experiment"
 	"weir/internal/testroot"
 	"weir/law"
-	"weir/law/forward"
 	"weir/law/fairqctl"
+	"weir/law/forward"
 	"weir/law/sicc"
 )
 
