@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,16 +38,23 @@ const (
 // Controlled is, in the lab, a law that runs at a controller: switches report to it, and hypervisors carry out its grants.
 func Controlled(spec law.Spec) Law {
 	return Law{
-		Check: func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
+		Commanded: copies(&spec),
+		Check:     func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
 		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
 			return startControlled(&spec, l, r, name)
 		},
 	}
 }
 
+// copies reports whether a law gets copies of segments from OpenFlow switches.
+func copies(spec *law.Spec) bool { return slices.Contains(spec.Signals, law.Copies) }
+
 func checkControlled(spec *law.Spec, r *experiment.Run, name string) error {
 	if !slices.ContainsFunc(r.Config.Graph.Nodes, func(n experiment.Node) bool { return n.Kind == experiment.Hypervisor }) {
 		return fmt.Errorf("law %s limits VMs at hypervisors, and there are none: set topology.hypervisors: true", name)
+	}
+	if copies(spec) && r.Config.Switch != "ovs" {
+		return fmt.Errorf("law %s gets copies of SYNs from OpenFlow switches, and %s is none: set topology.switch: ovs", name, cmp.Or(r.Config.Switch, "bridge"))
 	}
 	if _, err := spec.New(law.Controller, law.Pointer(r.Params[name]), &law.Topology{}); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)
@@ -59,12 +67,13 @@ type controlled struct {
 	Quiet
 	lab        *Lab
 	name       string
+	command    string // the name of the controller that runs the law
 	controller *process
 	agents     map[string]*process // by name
 }
 
 func startControlled(spec *law.Spec, l *Lab, r *experiment.Run, name string) (Attached, error) {
-	c := &controlled{lab: l, name: name, agents: map[string]*process{}}
+	c := &controlled{lab: l, name: name, command: lawController, agents: map[string]*process{}}
 	if err := c.start(spec, r, name); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -81,6 +90,9 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		return fmt.Errorf("law %s runs at a controller, and this lab was built without one", name)
 	}
 	hosts, switches := l.controlledNodes(r.At)
+	if copies(spec) { // its switches have no agent
+		switches = nil
+	}
 	keys, err := c.enrol(append(slices.Clone(hosts), switches...))
 	if err != nil {
 		return err
@@ -94,9 +106,15 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 	if l.record != "" {
 		record = fmt.Sprintf("record: %q\n", l.record)
 	}
-	text := record + fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\nmetrics: {listen: \"\"}\ngeneration: %s\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
-		lawController, lawOpenFlowPort, c.dir("generation"), netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
-	if c.controller, err = c.begin(controllerNode, l.controllerProgram, "controller", text); err != nil {
+	text := record + fmt.Sprintf("metrics: {listen: \"\"}\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
+		netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
+	if copies(spec) {
+		err = c.takeSwitches(text)
+	} else {
+		text += fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\ngeneration: %s\n", lawController, lawOpenFlowPort, c.dir("generation"))
+		c.controller, err = c.begin(controllerNode, l.controllerProgram, "controller", text)
+	}
+	if err != nil {
 		return err
 	}
 	url := fmt.Sprintf("tls://%v:%d", address, busPort)
@@ -115,7 +133,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 			return err
 		}
 	}
-	return c.await()
+	if err := c.await(); err != nil || !copies(spec) {
+		return err
+	}
+	// While many agents start, a switch may lose its connection for a second. Copies from that time would be missing.
+	return l.awaitController(context.Background(), func(string) {})
 }
 
 // controlledNodes returns the hypervisors with a guest, and the switches that run the laws.
@@ -158,6 +180,23 @@ func (c *controlled) enrol(nodes []*node) (map[string]string, error) {
 		err = errors.Join(err, one("agent/"+agentName(n), agentName(n), nil))
 	}
 	return keys, errors.Join(err, os.RemoveAll(ca.Dir))
+}
+
+// takeSwitches has the switches' controller run the law: it starts again with more lines in its file, and takes over its own flows.
+func (c *controlled) takeSwitches(lines string) error {
+	l := c.lab
+	if !l.hasController() {
+		return fmt.Errorf("law %s runs in the switches' controller, and this lab has none", c.name)
+	}
+	c.command = controllerName
+	if err := endProcess("controller", l.controller); err != nil {
+		return err
+	}
+	if err := l.startControllerWith(lines); err != nil {
+		return err
+	}
+	c.controller = l.controller
+	return l.awaitController(context.Background(), func(string) {})
 }
 
 // begin starts a program in a node, with a file and a log of this name.
@@ -279,7 +318,7 @@ func (c *controlled) missing() ([]string, error) {
 func (c *controlled) status() (*controller.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return controller.ReadStatus(ctx, lawController, c.lab.enterController)
+	return controller.ReadStatus(ctx, c.command, c.lab.enterController)
 }
 
 // ended returns an error if a process has ended.
@@ -336,6 +375,9 @@ func (c *controlled) Close() error {
 	err := all.Wait()
 	if c.controller != nil {
 		err = errors.Join(err, endProcess("controller", c.controller))
+	}
+	if c.command == controllerName {
+		err = errors.Join(err, c.lab.startController())
 	}
 	return errors.Join(err, os.RemoveAll(c.dir()))
 }

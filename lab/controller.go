@@ -51,8 +51,11 @@ func (l *Lab) hasController() bool {
 
 // startController starts the controller in its node, as a process of the lab with its file and log in the lab's
 // directory. A restarted controller appends to the log.
-func (l *Lab) startController() error {
-	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: %s\ngeneration: %s\ntls:\n  ca: %s\n  certificate: %s\n  key: %s\n",
+func (l *Lab) startController() error { return l.startControllerWith("") }
+
+// startControllerWith starts it with further lines of its file.
+func (l *Lab) startControllerWith(more string) error {
+	text := more + fmt.Sprintf("kind: Controller\nname: %s\nlisten: %s\ngeneration: %s\ntls:\n  ca: %s\n  certificate: %s\n  key: %s\n",
 		controllerName, l.plan.controllerAddress(), l.claim.controllerFile("generation"),
 		l.claim.certificateFile("ca.pem"), l.claim.certificateFile(controllerNode+".pem"), l.claim.certificateFile(controllerNode+".key"))
 	if err := os.WriteFile(l.claim.controllerFile("yaml"), []byte(text), 0o600); err != nil {

@@ -22,13 +22,14 @@ import (
 	"weir/experiment"
 	"weir/internal/testroot"
 	"weir/law"
+	"weir/law/fairqctl"
 	"weir/law/forward"
 	"weir/law/sicc"
 )
 
 // childController runs `weir controller -f FILE`.
 func childController(file string) error {
-	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec()})
+	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec(), fairqctl.Spec()})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type fabric interface {
 func newFabric(p *plan, o Options) (fabric, error) {
 	switch kind := p.cfg.Switch; {
 	case kind == "ovs":
-		if p.paths && o.Controller != nil {
+		if (p.paths || o.Commanded) && o.Controller != nil {
 			return newOVS(p, p.controllerAddress(), o.Scale), nil
 		}
 		return newOVS(p, netip.AddrPort{}, o.Scale), nil

@@ -49,6 +49,8 @@ type Options struct {
 	// Controller is a program with its first arguments; `-f FILE` is added, FILE being of kind Controller. Open
 	// vSwitches in a network with several paths forward only as it commands. nil: such networks are refused.
 	Controller []string
+	// Commanded has the controller command Open vSwitches in any network.
+	Commanded bool
 	// Agent is the same for a file of kind Agent. Laws of a controller need both.
 	Agent []string
 	// Record is the path of a recording of the controller with the laws; "": none.

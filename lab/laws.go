@@ -18,6 +18,8 @@ type Law struct {
 	Check func(r *experiment.Run, name string) error
 	// Start attaches the law to the switches in r.At, and to all other places where it runs.
 	Start func(l *Lab, r *experiment.Run, name string) (Attached, error)
+	// Commanded: the lab's controller must command the switches, and the law runs in it.
+	Commanded bool
 	// Stays: the law continues after its process ends.
 	Stays bool
 	// Report is that of the law's Spec.
@@ -72,6 +74,11 @@ func (ls Laws) Check(r *experiment.Run) error {
 		}
 	}
 	return nil
+}
+
+// Commanded reports whether a law of r runs in the controller of the switches.
+func (ls Laws) Commanded(r *experiment.Run) bool {
+	return slices.ContainsFunc(r.Laws, func(name string) bool { return ls[name].Commanded })
 }
 
 // NeedProcess reports whether a law of r works only while the process that attached it runs.

@@ -38,7 +38,7 @@ func (w *World) Name() string { return "lab" }
 
 // Check returns, before anything starts, why this machine cannot carry out r, or nil.
 func (w *World) Check(r *experiment.Run) error {
-	if _, _, err := checkHost(&r.Config, Options{Controller: w.Controller}); err != nil {
+	if _, _, err := checkHost(&r.Config, Options{Controller: w.Controller, Commanded: w.Laws.Commanded(r)}); err != nil {
 		return err
 	}
 	if _, err := workload.Expand(&r.Config, r.Seed); err != nil {
@@ -57,7 +57,7 @@ func (w *World) Check(r *experiment.Run) error {
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	o := Options{
-		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Agent: w.Agent, Scale: r.Scale, Progress: p.Phase,
+		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Agent: w.Agent, Commanded: w.Laws.Commanded(r), Scale: r.Scale, Progress: p.Phase,
 	}
 	if w.Record != nil {
 		o.Record = w.Record(r)

@@ -68,6 +68,7 @@ const (
 	Marks                  // packets with CE
 	Drops                  // packets that a port dropped
 	Deadline               // when an application needs its data
+	Copies                 // SYN, FIN and RST segments where they enter the fabric, from OpenFlow switches
 )
 
 // Resource is something that a law writes and another may write too.

@@ -16,52 +16,61 @@ var keysOfLaws = map[string][]keyCase{
 	"params of acdc.timeout":    {{set: "schemes.droptail.params.timeout=1ms", with: keysACDC}},
 	"params of acdc.police":     {{see: inTest, says: "../../sim/laws/acdc_test.go TestACDC_Police"}}, // the simulator's guests keep to their windows
 
-	"params of fairq.interval":         {{set: "schemes.droptail.params.interval=200us", with: keysFairQ}},
-	"params of fairq.updates":          {{set: "schemes.droptail.params.updates=3", with: keysFairQ}},
-	"params of fairq.target_fraction":  {{set: "schemes.droptail.params.target_fraction=0.5", with: keysFairQ}},
-	"params of fairq.gain":             {{set: "schemes.droptail.params.gain=code", with: keysFairQ}},
-	"params of fairq.aggregate":        {{set: "schemes.droptail.params.aggregate=false", with: keysFairQ}},
-	"params of fairq.count":            {{set: "schemes.droptail.params.count=handshake", with: keysFairQ}},
-	"params of fairq.min_window":       {{set: "schemes.droptail.params.min_window=9KB", with: keysFairQ}},
-	"params of fairq.max_window":       {{set: "schemes.droptail.params.max_window=3KB", with: keysFairQ}},
-	"params of fairq.idle":             {{set: "schemes.droptail.params.idle=5ms", with: keysFairQ + "  schemes.droptail.params.count=handshake  traffic=[{name: mice, from: sender*, to: receiver1, pattern: burst, size: 60KB, every: 60ms, connection: persistent}]"}},
-	"params of fairq.scale":            {{set: "schemes.droptail.params.scale=unify", with: keysFairQ}},
-	"params of fairq.unify_shift":      {{set: "schemes.droptail.params.unify_shift=12", with: keysFairQ + "  schemes.droptail.params.scale=unify"}},
-	"params of fairq.shrink":           {{set: "schemes.droptail.params.shrink=avoid", with: keysFairQ}},
-	"params of fairq.edge":             {{set: "schemes.droptail.params.edge=true", with: keysFairQ}},
-	"params of fairq.edge_interval":    {{set: "schemes.droptail.params.edge_interval=50ms", with: keysFairQ + "  schemes.droptail.params.edge=true"}},
-	"params of fairq.paths":            {{set: "schemes.droptail.params.paths=2", with: keysFairQ, topology: keysLeafSpine}},
-	"params of fairq.undivided":        {{set: "schemes.droptail.params.undivided=true", with: keysFairQ + "  schemes.droptail.params.paths=2", topology: keysLeafSpine}},
-	"params of fairq.promises":         {{set: "schemes.droptail.params.promises=true", with: keysFairQ}},
-	"params of fairq.credits":          {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAnIncast"}},     // it takes hundreds of flows
-	"params of fairq.longest_wait":     {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAHeavyIncast"}}, // it takes hundreds of flows
-	"params of sicc.interval":          {{set: "schemes.droptail.params.interval=50ms", with: keysSICC}},
-	"params of sicc.on_fraction":       {{set: "schemes.droptail.params.on_fraction=4", with: keysSICC}},
-	"params of sicc.model":             {{see: isRefused, says: "model: queue is a law of its own", set: "schemes.droptail.params.model=queue", with: keysSICC}},
-	"params of sicc.off_rule":          {{see: inTest, says: "../../law/sicc/law_test.go TestSI3_OffRules"}},
-	"params of sicc.mouse_duration":    {{see: inTest, says: "../../law/sicc/law_test.go TestSI3_OffRules"}},
-	"params of sicc.min_hold":          {{see: inTest, says: "../../law/sicc/law_test.go TestIncast"}},
-	"params of sicc.off_fraction":      {{see: inTest, says: "../../law/sicc/law_test.go TestSI7_QueueEnds"}},
-	"params of sicc.queue_weight":      {{see: inTest, says: "../../law/sicc/law_test.go TestSI1_MeanFollowsTheQueue"}},
-	"params of sicc.initial_window":    {{see: inTest, says: "../../law/sicc/law_test.go TestSI5_Bytes"}},
-	"params of sicc.lease":             {{see: inTest, says: "../../law/sicc/law_test.go TestSI4_OncePerIncast"}},
-	"params of sicc.arrivals":          {{see: inTest, says: "../../law/sicc/law_test.go TestArrivals_Active"}},
-	"params of siccns2.interval":       {{set: "schemes.droptail.params.interval=50ms", with: keysNS2}},
-	"params of siccns2.on_fraction":    {{set: "schemes.droptail.params.on_fraction=4", with: keysNS2}},
-	"params of siccns2.off_fraction":   {{set: "schemes.droptail.params.off_fraction=0", with: keysNS2}},
-	"params of siccns2.initial_window": {{set: "schemes.droptail.params.initial_window=1000", with: keysNS2 + "  schemes.droptail.params.on_fraction=1"}},
-	"params of siccns2.ack_threshold":  {{set: "schemes.droptail.params.ack_threshold=0.5", with: keysNS2}},
-	"params of siccns2.divwin":         {{set: "schemes.droptail.params.divwin=true", with: keysNS2}},
-	"params of siccns2.syn_ack":        {{see: inTest, says: "../../sim/laws/siccns2_test.go TestNS6_SYNACK"}},
-	"params of siccns2.incast_only":    {{set: "schemes.droptail.params.incast_only=false", with: keysNS2}},
-	"params of siccns2.persist":        {{see: inTest, says: "../../sim/laws/siccns2_test.go TestNS4_Persist"}},
-	"params of fairq.fairswitch":       {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},
+	"params of fairq.interval":           {{set: "schemes.droptail.params.interval=200us", with: keysFairQ}},
+	"params of fairq.updates":            {{set: "schemes.droptail.params.updates=3", with: keysFairQ}},
+	"params of fairq.target_fraction":    {{set: "schemes.droptail.params.target_fraction=0.5", with: keysFairQ}},
+	"params of fairq.gain":               {{set: "schemes.droptail.params.gain=code", with: keysFairQ}},
+	"params of fairq.aggregate":          {{set: "schemes.droptail.params.aggregate=false", with: keysFairQ}},
+	"params of fairq.count":              {{set: "schemes.droptail.params.count=handshake", with: keysFairQ}},
+	"params of fairq.min_window":         {{set: "schemes.droptail.params.min_window=9KB", with: keysFairQ}},
+	"params of fairq.max_window":         {{set: "schemes.droptail.params.max_window=3KB", with: keysFairQ}},
+	"params of fairq.idle":               {{set: "schemes.droptail.params.idle=5ms", with: keysFairQ + "  schemes.droptail.params.count=handshake  traffic=[{name: mice, from: sender*, to: receiver1, pattern: burst, size: 60KB, every: 60ms, connection: persistent}]"}},
+	"params of fairq.scale":              {{set: "schemes.droptail.params.scale=unify", with: keysFairQ}},
+	"params of fairq.unify_shift":        {{set: "schemes.droptail.params.unify_shift=12", with: keysFairQ + "  schemes.droptail.params.scale=unify"}},
+	"params of fairq.shrink":             {{set: "schemes.droptail.params.shrink=avoid", with: keysFairQ}},
+	"params of fairq.edge":               {{set: "schemes.droptail.params.edge=true", with: keysFairQ}},
+	"params of fairq.edge_interval":      {{set: "schemes.droptail.params.edge_interval=50ms", with: keysFairQ + "  schemes.droptail.params.edge=true"}},
+	"params of fairq.paths":              {{set: "schemes.droptail.params.paths=2", with: keysFairQ, topology: keysLeafSpine}},
+	"params of fairq.undivided":          {{set: "schemes.droptail.params.undivided=true", with: keysFairQ + "  schemes.droptail.params.paths=2", topology: keysLeafSpine}},
+	"params of fairq.promises":           {{set: "schemes.droptail.params.promises=true", with: keysFairQ}},
+	"params of fairq.credits":            {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAnIncast"}},     // it takes hundreds of flows
+	"params of fairq.longest_wait":       {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAHeavyIncast"}}, // it takes hundreds of flows
+	"params of sicc.interval":            {{set: "schemes.droptail.params.interval=50ms", with: keysSICC}},
+	"params of sicc.on_fraction":         {{set: "schemes.droptail.params.on_fraction=4", with: keysSICC}},
+	"params of sicc.model":               {{see: isRefused, says: "model: queue is a law of its own", set: "schemes.droptail.params.model=queue", with: keysSICC}},
+	"params of sicc.off_rule":            {{see: inTest, says: "../../law/sicc/law_test.go TestSI3_OffRules"}},
+	"params of sicc.mouse_duration":      {{see: inTest, says: "../../law/sicc/law_test.go TestSI3_OffRules"}},
+	"params of sicc.min_hold":            {{see: inTest, says: "../../law/sicc/law_test.go TestIncast"}},
+	"params of sicc.off_fraction":        {{see: inTest, says: "../../law/sicc/law_test.go TestSI7_QueueEnds"}},
+	"params of sicc.queue_weight":        {{see: inTest, says: "../../law/sicc/law_test.go TestSI1_MeanFollowsTheQueue"}},
+	"params of sicc.initial_window":      {{see: inTest, says: "../../law/sicc/law_test.go TestSI5_Bytes"}},
+	"params of sicc.lease":               {{see: inTest, says: "../../law/sicc/law_test.go TestSI4_OncePerIncast"}},
+	"params of sicc.arrivals":            {{see: inTest, says: "../../law/sicc/law_test.go TestArrivals_Active"}},
+	"params of siccns2.interval":         {{set: "schemes.droptail.params.interval=50ms", with: keysNS2}},
+	"params of siccns2.on_fraction":      {{set: "schemes.droptail.params.on_fraction=4", with: keysNS2}},
+	"params of siccns2.off_fraction":     {{set: "schemes.droptail.params.off_fraction=0", with: keysNS2}},
+	"params of siccns2.initial_window":   {{set: "schemes.droptail.params.initial_window=1000", with: keysNS2 + "  schemes.droptail.params.on_fraction=1"}},
+	"params of siccns2.ack_threshold":    {{set: "schemes.droptail.params.ack_threshold=0.5", with: keysNS2}},
+	"params of siccns2.divwin":           {{set: "schemes.droptail.params.divwin=true", with: keysNS2}},
+	"params of siccns2.syn_ack":          {{see: inTest, says: "../../sim/laws/siccns2_test.go TestNS6_SYNACK"}},
+	"params of siccns2.incast_only":      {{set: "schemes.droptail.params.incast_only=false", with: keysNS2}},
+	"params of siccns2.persist":          {{see: inTest, says: "../../sim/laws/siccns2_test.go TestNS4_Persist"}},
+	"params of fairq.fairswitch":         {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},
+	"params of fairqctl.target_fraction": {{set: "schemes.droptail.params.target_fraction=0.5", with: keysFairQCtl}},
+	"params of fairqctl.rate":            {{see: inTest, says: "../../law/fairqctl/law_test.go TestCapacity"}},
+	"params of fairqctl.buffer":          {{see: inTest, says: "../../law/fairqctl/law_test.go TestCapacity"}},
+	"params of fairqctl.rtt":             {{set: "schemes.droptail.params.rtt=5ms", with: keysFairQCtl}},
+	"params of fairqctl.mss":             {{set: "schemes.droptail.params.mss=9KB", with: keysFairQCtl}},
+	"params of fairqctl.update":          {{set: "schemes.droptail.params.update=100ms", with: keysFairQCtl}},
+	"params of fairqctl.lease":           {{see: inTest, says: "../../law/fairqctl/law_test.go TestLease"}},
+	"params of fairqctl.idle":            {{set: "schemes.droptail.params.idle=50ms", with: keysFairQCtl}},
 }
 
 const (
-	keysStatic = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
-	keysACDC   = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
-	keysSICC   = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
-	keysNS2    = "schemes.droptail.laws=[siccns2]  schemes.droptail.params={on_fraction: 0.1, off_fraction: 0.05}"
-	keysFairQ  = "schemes.droptail.laws=[fairq]"
+	keysStatic   = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
+	keysACDC     = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
+	keysSICC     = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
+	keysNS2      = "schemes.droptail.laws=[siccns2]  schemes.droptail.params={on_fraction: 0.1, off_fraction: 0.05}"
+	keysFairQ    = "schemes.droptail.laws=[fairq]"
+	keysFairQCtl = "schemes.droptail.laws=[fairqctl]"
 )

@@ -67,7 +67,8 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	started := time.Now()
 	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
 		Experiment: r.Experiment, Owned: needsProcess, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned"), Scale: r.Scale,
-		Progress: func(phase string) { fmt.Fprintln(stderr, phase) },
+		Commanded: laws.Lab().Commanded(r),
+		Progress:  func(phase string) { fmt.Fprintln(stderr, phase) },
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package laws
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"weir/experiment"
 	"weir/law"
@@ -104,6 +105,9 @@ func (c *controlled) put(r *experiment.Run, name string, l law.Law, every law.Du
 			has.Ports = append(has.Ports, inventory.Port{N: uint32(p.ID), Name: p.Name, Rate: p.Rate, BufferBytes: uint64(p.Buffer.Bytes())})
 		}
 		inventories = append(inventories, has)
+		if slices.Contains(c.spec.Signals, law.Copies) {
+			c.copy(ports, number, site)
+		}
 		if every == 0 {
 			continue
 		}

@@ -145,6 +145,9 @@ func (n *Network) Send(from NodeID, pk *Packet) {
 // HostPort returns a host's only port.
 func (n *Network) HostPort(host NodeID) *Port { return n.nodes[host].uplink }
 
+// AccessPort returns the port by which a switch sends to a host, or to its hypervisor.
+func (n *Network) AccessPort(host NodeID) *Port { return n.places[host].access }
+
 // NIC returns the port in which a host's packets wait: its own, or, if that is a wire, its hypervisor's port to the
 // switch.
 func (n *Network) NIC(host NodeID) *Port {

@@ -13,6 +13,7 @@ import (
 	"weir/law/acdc"
 	"weir/law/droptail"
 	"weir/law/fairq"
+	"weir/law/fairqctl"
 	"weir/law/gcc"
 	"weir/law/hygenicc"
 	"weir/law/mark"
@@ -39,6 +40,7 @@ func list() []entry {
 		{static.Spec(), simlaws.Static, nil},
 		{acdc.Spec(), simlaws.ACDC, nil},
 		{fairq.Spec(), simlaws.FairQ, lab.FairQ},
+		controlled(fairqctl.Spec()),
 		controlled(sicc.Spec()),
 		{siccns2.Spec(), simlaws.SICCNS2, nil},
 		{gcc.Spec(), nil, nil},
