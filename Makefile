@@ -115,7 +115,7 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	@scripts/need-root
 	@echo "how to read it: switches: the most that the controllers follow at 5 ms; reports/CPU-s: of the controllers alone;"
 	@echo "x-decoding: their time for a report, in units of decoding it in the same run; p99-ratio: another switch's lag during the"
-	@echo "flood, to the lag before; us/...: one grant; x-heartbeat: in units of an owner's heartbeat (two calls of the kernel)"
+	@echo "flood, to the lag before; grants-against-others: of a VM with one flow through the port of the flood; us/...: one grant; x-heartbeat: in units of an owner's heartbeat (two calls of the kernel)"
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkScale|BenchmarkSYNFlood' -benchtime 1x -v ./bus/soak
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
 

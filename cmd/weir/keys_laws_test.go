@@ -44,6 +44,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of sicc.off_fraction":     {{see: inTest, says: "../../law/sicc/law_test.go TestSI7_QueueEnds"}},
 	"params of sicc.queue_weight":     {{see: inTest, says: "../../law/sicc/law_test.go TestSI1_MeanFollowsTheQueue"}},
 	"params of sicc.initial_window":   {{see: inTest, says: "../../law/sicc/law_test.go TestSI5_Bytes"}},
+	"params of sicc.source_share":     {{see: inTest, says: "../../law/sicc/share_test.go TestShare_Windows"}},
 	"params of sicc.lease":            {{see: inTest, says: "../../law/sicc/law_test.go TestSI4_OncePerIncast"}},
 	"params of sicc.arrivals":         {{see: inTest, says: "../../law/sicc/law_test.go TestArrivals_Active"}},
 	"params of fairq.fairswitch":      {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},
