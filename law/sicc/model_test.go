@@ -102,7 +102,7 @@ func (m *model) began(now time.Duration, p *modelPort, buffer float64, a *teleme
 	if m.p.SourceShare == 0 || buffer == 0 {
 		return all
 	}
-	listed, counted := int64(0), int64(0)
+	listed, counted, forged := int64(0), int64(0), false
 	for _, k := range a.Pairs {
 		n := int64(k.Opened)
 		opens := k.Kinds&(telemetry.SYN|telemetry.SYNACK) != 0
@@ -118,6 +118,10 @@ func (m *model) began(now time.Duration, p *modelPort, buffer float64, a *teleme
 		p.by[vm] = append(p.by[vm], begun{now, n})
 		count, _ := m.share(p.by[vm], buffer)
 		listed, counted = listed+n, counted+count
+		forged = forged || vm == 0 && count < n
+	}
+	if rest := all - listed; forged && rest > 0 {
+		p.by[0] = append(p.by[0], begun{now, rest})
 	}
 	if listed == counted {
 		return all

@@ -26,7 +26,8 @@ func (at *port) floods(vm law.VM) bool {
 }
 
 // began returns how many flows begin at a port, by the limits of each VM. The paper counts all of them, so that one VM that sends
-// many SYNs limits everybody. Flows that are not listed count only while no VM is beyond its share, because they may be its own.
+// many SYNs limits everybody. Flows that are not listed count only while no VM is beyond its share, because they may be its own. If
+// those of unknown addresses are, the others are taken for theirs: a flood of forged addresses fills the list.
 func (l *Law) began(now time.Duration, at *port, a *telemetry.PortArrivals) int64 {
 	all, kinds := a.Counts.SYN+a.Counts.SYNACK, telemetry.SYN|telemetry.SYNACK
 	active := l.p.Arrivals == ArrivalsActive
@@ -35,6 +36,7 @@ func (l *Law) began(now time.Duration, at *port, a *telemetry.PortArrivals) int6
 	}
 	most := int64(min(all, 1<<32))
 	var listed, counted int64
+	forged := false
 	for _, p := range a.Pairs {
 		if p.Kinds&kinds == 0 {
 			continue
@@ -44,12 +46,17 @@ func (l *Law) began(now time.Duration, at *port, a *telemetry.PortArrivals) int6
 			n += int64(p.Resumed)
 		}
 		n = max(n, 1) // of an agent of an earlier version
-		listed += n
-		counted += l.share(now, at, l.vms[p.Source].vm, n)
+		vm := l.vms[p.Source].vm
+		may := l.share(now, at, vm, n)
+		listed, counted = listed+n, counted+may
+		forged = forged || vm == 0 && may < n
 	}
-	if rest := max(most-listed, 0); counted == listed {
+	switch rest := max(most-listed, 0); {
+	case counted == listed:
 		counted += rest
-	} else {
+	case forged:
+		counted += l.share(now, at, 0, rest)
+	default:
 		l.counts.Over += uint64(rest)
 	}
 	return min(counted, most)

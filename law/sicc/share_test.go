@@ -13,8 +13,8 @@ import (
 // peer is the n-th address that a VM that floods sends to.
 func peer(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(n >> 8), byte(n)}) }
 
-// floods reports a millisecond of 200,000 SYNs a second at port 1, each to another address, as an agent lists them: at most 64
-// pairs, 8 of each source, the last of which has the source's further ones.
+// floods reports a millisecond of 200,000 SYNs a second at port 1, each to another address. An agent lists at most 64 pairs, 8 of
+// each source, the last of which has the source's further ones.
 func (s *script) floods(from func(i int) netip.Addr) *telemetry.Arrivals {
 	const n = 200
 	a := telemetry.PortArrivals{N: 1, Counts: telemetry.Counts{SYN: n}}
