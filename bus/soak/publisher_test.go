@@ -48,7 +48,7 @@ type published struct {
 	Telemetry, Commands, Late uint64
 	Missed                    uint64 // intervals that the process left out
 	LagUs                     []int64
-	Innocent                  uint64 // grants that limit the innocent VM
+	Innocent                  uint64  // grants that limit the innocent VM
 	CPUSeconds                float64 // of the process, while it published
 	Seconds                   float64
 	Bytes                     uint64 // of all reports
