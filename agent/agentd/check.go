@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"weir/agent/metrics"
-	"weir/bus/pki"
 	"weir/bus/weirv1"
 	"weir/config"
 	"weir/law"
@@ -33,11 +32,6 @@ func check(c *config.Checker, f *File) {
 	}
 	if f.Host != nil {
 		checkHost(c, f.Host)
-		if f.Host.Messages == inBand {
-			if _, err := pki.FrameKey(f.Bus.Keys); err != nil {
-				c.Fail(at("host", "messages"), err.Error(), "messages: bus needs no such key")
-			}
-		}
 	}
 	if f.Switch != nil {
 		checkSwitch(c, f.Switch)
