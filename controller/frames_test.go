@@ -23,7 +23,7 @@ func TestFrames_FollowInventories(t *testing.T) {
 	ns := testnet.NewNamespace(t)
 	var frames *inband.Messenger
 	ns.Must(t, func() (err error) {
-		if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "d0"}}); err != nil {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "d0"}}); err != nil {
 			return err
 		}
 		frames, err = inband.NewMessenger("d0", inband.Key{}, nil)

@@ -170,3 +170,19 @@ func TestShare_Limit(t *testing.T) {
 		t.Errorf("%d, %d VMs", got, len(at.sources))
 	}
 }
+
+// SYNs of forged addresses beyond the list are taken for those of unknown addresses: else a report would show 64 of 200, which is no
+// flood, and a share would count in each mouse_duration.
+func TestFlood_ForgedBeyondTheList(t *testing.T) {
+	s := newScript(t, func(p *Params) { p.InitialWindow = 1 }) // a share is 43 flows, a flood 345
+	at := s.l.ports[s.port(1)]
+	counted := []int64{}
+	for n := range 12 {
+		s.now = time.Duration(n) * 5 * ms
+		a := s.floods(func(i int) netip.Addr { return netip.AddrFrom4([4]byte{172, 16, byte(n), byte(i)}) })
+		counted = append(counted, s.l.began(s.now, at, &a.Ports[0]))
+	}
+	if want := []int64{43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}; !slices.Equal(counted, want) {
+		t.Errorf("%v, want %v", counted, want)
+	}
+}
