@@ -111,12 +111,14 @@ bench-sim: ## the simulator: packets per second, cost by queue and flows, memory
 bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; BENCH_FILES=...
 	@scripts/bench-sim $(BENCH_SIM) --files $(BENCH_FILES)
 
-bench-bus: deps-test ## simulated switches of 48 ports against one and two controllers, a flood of SYNs, 1000 VMs at one host: 4 minutes on a quiet machine
+bench-bus: deps-test ## simulated switches of 48 ports against one and two controllers, a flood of SYNs, commands by the bus and in frames, 1000 VMs at one host: 5 minutes on a quiet machine
 	@scripts/need-root
 	@echo "how to read it: switches: the most that the controllers follow at 5 ms; reports/CPU-s: of the controllers alone;"
 	@echo "x-decoding: their time for a report, in units of decoding it in the same run; p99-ratio: another switch's lag during the"
-	@echo "flood, to the lag before; us/...: one grant; x-heartbeat: in units of an owner's heartbeat (two calls of the kernel)"
+	@echo "flood, to the lag before; grants-against-others: of a VM with one flow through the port of the flood; us/...: one grant; x-heartbeat: in units of an owner's heartbeat (two calls of the kernel)"
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkScale|BenchmarkSYNFlood' -benchtime 1x -v ./bus/soak
+	@echo "to-ACK: from a reading at a switch to the grant in an ACK; command-to-ACK: of it, from the controller's decision"
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkLoop -benchtime 1000x ./agent/agentd
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
 
 bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
@@ -136,9 +138,10 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-fuzz-bus: ## the decoders of the bus's messages, of stored policies, of workers' results and of recordings, 9 x 2 minutes; FUZZTIME=10s each
+fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results and of recordings, 10 x 2 minutes; FUZZTIME=10s each
 	@for f in Telemetry Events Command Heartbeat; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
+	$(GO) test -run '^$$' -fuzz '^FuzzFrame$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/inband
 	@for f in Task State Result; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 1x ./experiment/remote || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./policy/store

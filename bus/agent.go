@@ -38,6 +38,8 @@ type Agent struct {
 	bucket      uint32
 	incarnation uint64
 
+	obeying sync.Mutex // one command after the other, of the bus and of frames
+
 	sending   sync.Mutex
 	telemetry uint64 // the last sequence numbers
 	events    uint64
@@ -138,8 +140,18 @@ func (a *Agent) State(version string) *weirv1.AgentState {
 // Counts returns how many commands arrived, by result: "obeyed", or why they were refused.
 func (a *Agent) Counts() map[string]uint64 { return a.counts.All() }
 
-func (a *Agent) command(m *nats.Msg) {
-	c, err := weirv1.DecodeCommand(m.Data)
+func (a *Agent) command(m *nats.Msg) { a.take(m.Data, false) }
+
+// TakeFrame takes a command that came in a frame with a valid tag (bus/inband). It may only have grants.
+func (a *Agent) TakeFrame(command []byte) { a.take(command, true) }
+
+func (a *Agent) take(command []byte, frame bool) {
+	a.obeying.Lock()
+	defer a.obeying.Unlock()
+	c, err := weirv1.DecodeCommand(command)
+	if err == nil && frame && (len(c.GetGrants()) == 0 || c.GetPlan() != nil) {
+		err = errors.New("a frame without grants, or with a plan")
+	}
 	if err != nil {
 		a.refuse("malformed", err)
 		return

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"weir/bus/inband"
 	"weir/bus/lease"
 	"weir/bus/weirv1"
 	"weir/law"
@@ -28,6 +31,15 @@ type RunnerConfig struct {
 	Changed func(bucket int, term uint64, holds bool)
 	// Events gets the events of all agents, also of other controllers' buckets.
 	Events func(agent string, e *weirv1.Events)
+	Frames Frames // nil: all commands are on the bus
+}
+
+// Frames carries grants to agents in Ethernet frames, instead of the bus.
+type Frames interface {
+	// Carries reports whether the agent takes frames.
+	Carries(agent string) bool
+	// Carry sends a command. off: all of its grants end.
+	Carry(agent string, command []byte, off bool) error
 }
 
 const stepEvery = 50 * time.Millisecond
@@ -117,11 +129,57 @@ func (r *Runner) Holds(agent string) (term uint64, ok bool) {
 func (r *Runner) Command(agent string, cause *weirv1.Origin, grants []law.Grant) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if f := r.cfg.Frames; f == nil || len(grants) == 0 || !f.Carries(agent) {
+		return r.onBus(agent, cause, grants)
+	}
+	for len(grants) > 0 {
+		n := fitting(grants)
+		if err := r.inFrame(agent, cause, grants[:n]); err != nil {
+			return err
+		}
+		grants = grants[n:]
+	}
+	return nil
+}
+
+func (r *Runner) onBus(agent string, cause *weirv1.Origin, grants []law.Grant) error {
 	c, err := r.commands.Answer(agent, cause, grants)
 	if err != nil {
 		return err
 	}
 	return r.control.Command(agent, c)
+}
+
+// frameGrants is how many bytes of grants fit into a frame. The rest of a command has at most 150: names have 63.
+const frameGrants = inband.MaxCommand - 150
+
+// fitting returns how many of the grants fit into a frame, at least one.
+func fitting(grants []law.Grant) (n int) {
+	for bytes := 0; n < len(grants); n++ {
+		bytes += 2 + proto.Size(weirv1.NewGrant(grants[n]))
+		if n > 0 && (bytes > frameGrants || ends(grants[n]) != ends(grants[0])) {
+			break
+		}
+	}
+	return n
+}
+
+func ends(g law.Grant) bool { return g.Lease == 0 }
+
+// inFrame sends grants that fit into a frame. If it cannot be sent, they go by the bus.
+func (r *Runner) inFrame(agent string, cause *weirv1.Origin, grants []law.Grant) error {
+	c, err := r.commands.Answer(agent, cause, grants)
+	if err != nil {
+		return err
+	}
+	b, err := weirv1.Encode(c)
+	if err != nil {
+		return fmt.Errorf("send a command to %s: %w", agent, err)
+	}
+	if err := r.cfg.Frames.Carry(agent, b, ends(grants[0])); err != nil {
+		return r.control.Command(agent, c)
+	}
+	return nil
 }
 
 // Plan sends an agent the laws of its ports. cause is the origin of the agent's last report.

@@ -312,6 +312,7 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 		ag.node.Laws = a.policies.runs(ag.node.Laws)
 	}
 	a.link.nodes.put(ag.node)
+	a.link.frames.Set(ag.name, both.GetHypervisor().GetFrames())
 	a.policies.nudge()
 	if !host {
 		ag.ports = nil
@@ -399,6 +400,7 @@ func (a *agents) leave(ag *agent) {
 	a.policies.nudge()
 	delete(a.known, ag.name)
 	delete(a.orders, ag)
+	a.link.frames.Set(ag.name, nil)
 	if ag.host != 0 {
 		mine := a.hosts.of(ag.host) == ag
 		a.hosts.remove(ag.host, ag)

@@ -257,7 +257,7 @@ func TestAgents_ReportToGrant(t *testing.T) {
 	h1.hosts(t, 7, 1, 1, 5)
 	h2.hosts(t, 8, 1, 2)
 	for _, says := range []string{
-		"switch 3: 1 ports, the first swp1 at 1Gbit", "host 7: [1 5]", "host 8: [2]", "switch 3: 2 SYN at port 1, pairs [{10.0.0.1 10.0.0.9 1}]",
+		"switch 3: 1 ports, the first swp1 at 1Gbit", "host 7: [1 5]", "host 8: [2]", "switch 3: 2 SYN at port 1, pairs [{10.0.0.1 10.0.0.9 1 0 0 0}]",
 	} {
 		k.until(says, func() bool { return k.law.has(says) })
 	}

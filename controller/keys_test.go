@@ -43,6 +43,8 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"bus.replicas":          {file: "bus: {urls: [\"tls://127.0.0.1:1\"], keys: b, replicas: 3}", without: keysBusURL, shownBy: "../bus/lease_test.go TestRunner_TakesOver"},
 	"bus.keys":              {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: x}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
 	"bus.buckets":           {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, buckets: 3}", without: keysBus, shownBy: "agents_test.go TestAgents_ReportToGrant"},
+	"bus.messages":          {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, messages: in-band, port: eth0}", without: keysBus, shownBy: "frames_test.go TestFrames_File"},
+	"bus.port":              {file: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, messages: in-band, port: eth1}", without: "bus: {listen: 127.0.0.1:1, server_keys: a, keys: b, messages: in-band, port: eth0}", shownBy: "../agent/agentd/frames_real_test.go TestFrames_Limit"},
 	"laws":                  {shownBy: "laws_test.go TestLawsOfAFile"},
 	"metrics.listen":        {file: "metrics: {listen: 127.0.0.1:1}"},
 	"record":                {file: "record: /tmp/x", shownBy: "recording_test.go TestRecord"},
@@ -62,7 +64,8 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 		dir := t.TempDir()
 		for _, keys := range []string{"a", "b", "x"} { // directories with certificates
 			text = strings.ReplaceAll(text, "keys: "+keys, "keys: "+filepath.Join(dir, keys))
-			if err := errors.Join(os.Mkdir(filepath.Join(dir, keys), 0o700), os.WriteFile(filepath.Join(dir, keys, "n.pem"), nil, 0o600)); err != nil {
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, keys), 0o700), os.WriteFile(filepath.Join(dir, keys, "n.pem"), nil, 0o600),
+				os.WriteFile(filepath.Join(dir, keys, "frames.key"), []byte(strings.Repeat("ab", 32)), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}

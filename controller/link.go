@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"weir/bus"
+	"weir/bus/inband"
 	"weir/bus/pki"
 	"weir/config"
 )
@@ -21,6 +22,8 @@ type fileBus struct {
 	URLs       []string `json:"urls,omitempty" jsonschema:"maxItems=64" jsonschema_description:"tls://ADDRESS:PORT of each server of an external bus. Several controllers then share the agents"`
 	Replicas   int      `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=5" jsonschema_description:"with urls: copies of the leases in the cluster (default: 1)"`
 	Keys       string   `json:"keys" jsonschema:"required" jsonschema_description:"directory of the controller's certificate, made by weir bus enrol controller/NAME"`
+	Messages   string   `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants go in Ethernet frames to agents that take them (messages: in-band in their files); everything else goes by the bus (default: bus)"`
+	Port       string   `json:"port,omitempty" jsonschema:"maxLength=15" jsonschema_description:"with messages: in-band: device that reaches the uplinks of the hosts without a router"`
 	Buckets    int      `json:"buckets,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"parts into which agents are divided; all controllers and agents have the same number (default: 16)"`
 }
 
@@ -34,8 +37,12 @@ type Bus struct {
 	URLs       []string
 	Replicas   int
 	Keys       string
+	Messages   string
+	Port       string // of frames
 	Buckets    int
 }
+
+const inBand = "in-band"
 
 func checkBus(c *config.Checker, f *File) {
 	b := f.Bus
@@ -50,6 +57,14 @@ func checkBus(c *config.Checker, f *File) {
 		fail("urls", "listen is given, too", "listen for a bus in this process, urls for an external one")
 	case b.Listen != "" && b.ServerKeys == "":
 		fail("listen", "the bus needs a certificate of its own", "server_keys: the directory made by weir bus enrol bus/NAME --address ADDRESS")
+	}
+	if (b.Messages == inBand) != (b.Port != "") {
+		fail("port", "messages: in-band and port need each other", "port: the device that frames are sent from")
+	}
+	if b.Messages == inBand {
+		if _, err := pki.FrameKey(b.Keys); err != nil {
+			fail("keys", err.Error(), "")
+		}
 	}
 	for _, u := range b.URLs {
 		if !strings.HasPrefix(u, "tls://") {
@@ -94,6 +109,7 @@ type busLink struct {
 	server *bus.Server // nil: external
 	runner *bus.Runner
 	nodes  *nodes
+	frames *inband.Messenger // nil: grants go by the bus
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -121,11 +137,18 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 		urls = []string{l.server.URL()}
 		log.Info("the bus listens", "url", urls[0])
 	}
-	l.runner, err = bus.NewRunner(bus.RunnerConfig{
+	cfg := bus.RunnerConfig{
 		Client: bus.ClientConfig{URLs: urls, Server: l.server, Files: keys, Log: log}, Buckets: b.Buckets, Term: bus.TermFile{Path: generation + ".term"},
 		Alone: b.Listen != "", Replicas: b.Replicas, Changed: func(int, uint64, bool) {}, Events: a.arrived,
-	})
-	if err != nil {
+	}
+	if b.Messages == inBand {
+		if l.frames, err = framesOf(b, log); err != nil {
+			l.close()
+			return nil, err
+		}
+		cfg.Frames = l.frames
+	}
+	if l.runner, err = bus.NewRunner(cfg); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -152,12 +175,21 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 	return l, nil
 }
 
+func framesOf(b *Bus, log *slog.Logger) (*inband.Messenger, error) {
+	key, err := pki.FrameKey(b.Keys)
+	if err != nil {
+		return nil, err
+	}
+	return inband.NewMessenger(b.Port, key, log)
+}
+
 func (l *busLink) close() {
 	l.stop()
 	l.done.Wait()
 	if l.runner != nil {
 		l.runner.Close()
 	}
+	l.frames.Close()
 	if l.server != nil {
 		l.server.Close()
 	}
@@ -168,10 +200,11 @@ type BusStatus struct {
 	Connected bool              `json:"connected"`
 	Listens   string            `json:"listens,omitempty"` // URL of the bus in this process
 	Agents    []AgentStatus     `json:"agents"`
-	Grants    map[string]uint64 `json:"grants"`    // of laws, by what became of them: sent, nowhere, not_held, failed
-	Dropped   map[string]uint64 `json:"dropped"`   // messages of agents, by reason; replaced: by a newer report
-	NoEffect  map[string]uint64 `json:"no_effect"` // messages that named a switch, host or VM of another agent, by reason
-	Refused   map[string]uint64 `json:"refused"`   // connections to the bus in this process, by reason
+	Grants    map[string]uint64 `json:"grants"`           // of laws, by what became of them: sent, nowhere, not_held, failed
+	Frames    map[string]uint64 `json:"frames,omitempty"` // with grants, sent or failed; none: grants go by the bus
+	Dropped   map[string]uint64 `json:"dropped"`          // messages of agents, by reason; replaced: by a newer report
+	NoEffect  map[string]uint64 `json:"no_effect"`        // messages that named a switch, host or VM of another agent, by reason
+	Refused   map[string]uint64 `json:"refused"`          // connections to the bus in this process, by reason
 	Held      int               `json:"buckets_held"`
 	Term      uint64            `json:"term"` // the highest of their terms
 	// Decisions are the times from the arrival of a report to the last command that answers it.
@@ -202,6 +235,7 @@ func (a *agents) status() *BusStatus {
 		NoEffect: map[string]uint64{}, Refused: map[string]uint64{},
 	}
 	s.Held, s.Term = a.bus.Buckets()
+	s.Frames = a.link.frames.Counts()
 	s.Decisions, s.Questions = a.core.tracer.took.status(), control.Conn().Unanswered()
 	if a.link.server != nil {
 		s.Listens, s.Refused = a.link.server.URL(), a.link.server.Counts()

@@ -66,6 +66,7 @@ type agent struct {
 	laws    *laws       // nil: none
 	planned *planned    // of laws that policies choose; nil: not so
 	link    *link
+	frames  *frames // nil: grants come by the bus
 	metrics *metrics.Server
 	control *http.Server // nil: an earlier process still has the socket
 	asked   chan request
@@ -115,6 +116,10 @@ func Run(ctx context.Context, c *Config) (err error) {
 		a.planned = newPlanned(strings.TrimSuffix(c.State, ".term")+".switch", c, a.log)
 	}
 	if a.link, err = newLink(c, files, a.host, a.planned, a.log); err != nil {
+		return err
+	}
+	if a.frames, err = newFrames(c, a.log, a.link.TakeFrame); err != nil {
+		a.link.Close()
 		return err
 	}
 	if c.Switch != nil {
@@ -245,6 +250,7 @@ func (a *agent) follow() {
 	}
 	if a.host != nil {
 		a.host.follow(devices, &a.cfg.Options)
+		a.frames.follow(a.cfg.Host.Uplink, devices[a.cfg.Host.Uplink].Ifindex)
 	}
 	if a.ports != nil {
 		a.ports.follow(devices)
@@ -257,7 +263,7 @@ func (a *agent) changed() {
 	host, sw := &weirv1.Inventory{}, &weirv1.Inventory{}
 	if a.host != nil {
 		host.Guests = a.host.guests()
-		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels}
+		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels, Frames: a.frames.address()}
 	}
 	if a.ports != nil {
 		sw.Ports = a.ports.inventory()
@@ -287,6 +293,7 @@ func (a *agent) notify(state string) {
 func (a *agent) stopAll() {
 	a.notify(daemon.SdNotifyStopping)
 	close(a.stop)
+	a.frames.close()
 	a.link.Close()
 	a.link.tracer.end()
 	if a.control != nil {

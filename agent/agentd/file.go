@@ -33,6 +33,7 @@ type fileHost struct {
 	Number    law.Host          `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
 	Uplink    fileUplink        `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
 	Labels    map[string]string `json:"labels,omitempty" jsonschema_description:"labels that policies select this host by, such as {rack: r1}"`
+	Messages  string            `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants come in Ethernet frames to the uplink, with the key frames.key in the directory bus.keys; everything else comes by the bus (default: bus)"`
 	PauseZero bool              `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
 	VMs       []fileVM          `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
 }
@@ -86,6 +87,7 @@ const (
 	defaultBuckets  = 16
 	defaultInterval = 5 * time.Millisecond
 	stateDir        = "/var/lib/weir"
+	inBand          = "in-band"
 )
 
 // kindAgent is `kind: Agent`. Its limits allow 4096 VMs with all their keys.
@@ -137,6 +139,7 @@ type Host struct {
 	Uplink    string
 	Rate      law.Rate // 0: no limiter
 	PauseZero bool
+	Frames    bool // grants come in frames
 	VMs       []VM
 	Labels    map[string]string
 }
@@ -181,7 +184,7 @@ func (f *File) config() *Config {
 		Bus: Bus{URLs: f.Bus.URLs, Keys: f.Bus.Keys, Buckets: f.Bus.Buckets},
 	}
 	if h := f.Host; h != nil {
-		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Labels: h.Labels}
+		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Frames: h.Messages == inBand, Labels: h.Labels}
 		for i := range h.VMs {
 			v := &h.VMs[i]
 			mac, _ := net.ParseMAC(v.MAC) // checked before

@@ -131,6 +131,7 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"host.uplink.port":           {strings.Replace(plainHost, "eth0", "eth1", 1), plainHost, "switch_real_test.go TestFailOpen"},
 	"host.uplink.rate":           {strings.Replace(plainHost, "eth0", "eth0, rate: 1Gbit", 1), plainHost, "reload_real_test.go TestRate"},
 	"host.pause_zero":            {strings.Replace(plainHost, "number: 7", "number: 7, pause_zero: true", 1), plainHost, "../../datapath/host/frames_test.go TestClamp_PauseZero"},
+	"host.messages":              {strings.Replace(plainHost, "number: 7", "number: 7, messages: in-band", 1), plainHost, "frames_real_test.go TestFrames_Limit"},
 	"host.vms.*.vm":              {strings.Replace(plainHost, "vm: 1", "vm: 2", 1), plainHost, "reload_real_test.go TestReload_VMs"},
 	"host.vms.*.name":            {strings.Replace(plainHost, "vm: 1", "vm: 1, name: x", 1), plainHost, ""},
 	"host.vms.*.port":            {strings.Replace(plainHost, "vnet0", "vnet1", 1), plainHost, "reload_real_test.go TestReload_VMs"},

@@ -82,8 +82,13 @@ func scaleOf(t testing.TB, s *testnet.Segment) uint8 {
 
 // limit starts an agent and limits a pair of VM 1 by grants of the controller.
 func limit(t *testing.T) (m *machine, a *agent, s *testnet.Streams, stop func()) {
+	return limitBy(t, "bus")
+}
+
+// limitBy is limit with grants by the bus, or in-band.
+func limitBy(t *testing.T, messages string) (m *machine, a *agent, s *testnet.Streams, stop func()) {
 	m = newMachine(t, 1, testnet.PathOptions{UplinkBps: 200e6, UplinkLimit: 250_000, GSO: true, ChecksumOffload: true})
-	a = m.start(m.hostFile("", 0))
+	a = m.start(m.messages(messages))
 	testnet.Until(t, "the controller knows the VM", func() bool { return slices.Equal(m.guests(), []uint32{1}) })
 	arrive := &acks{testnet.NewTap(t, m.inside(0)), map[netip.AddrPort]uint8{}}
 	s = m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)

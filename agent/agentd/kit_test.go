@@ -23,6 +23,7 @@ import (
 	"weir/agent/switchd"
 	"weir/agent/switchd/fairq"
 	"weir/bus"
+	"weir/bus/inband"
 	"weir/bus/pki"
 	"weir/bus/weirv1"
 	"weir/datapath/attach"
@@ -82,6 +83,7 @@ type machine struct {
 	server *bus.Server
 	at     string // its address
 	runner *bus.Runner
+	frames *inband.Messenger // nil: grants go by the bus
 
 	mu     sync.Mutex
 	events []*weirv1.Events
@@ -201,21 +203,27 @@ func (m *machine) logger(of string) *slog.Logger {
 // startController starts a controller that holds all buckets soon.
 func (m *machine) startController() {
 	m.t.Helper()
-	var err error
-	m.runner, err = bus.NewRunner(bus.RunnerConfig{
+	cfg := bus.RunnerConfig{
 		Client:  bus.ClientConfig{URLs: []string{"tls://" + m.at}, Files: m.enrol("controller/c1"), Log: m.logger("controller")},
 		Buckets: buckets, Term: bus.TermFile{Path: filepath.Join(m.dir, "term")}, Alone: true,
 		Events: func(agent string, e *weirv1.Events) {
 			if agent != agentName {
 				return
 			}
+			if h := e.GetInventory().GetHypervisor(); h != nil {
+				m.frames.Set(agentName, h.GetFrames())
+			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.events = append(m.events, e)
 			m.origin = e.GetOrigin()
 		},
-	})
-	if err != nil {
+	}
+	if m.frames != nil {
+		cfg.Frames = m.frames
+	}
+	var err error
+	if m.runner, err = bus.NewRunner(cfg); err != nil {
 		m.t.Fatal(err)
 	}
 	m.t.Cleanup(m.stopController)

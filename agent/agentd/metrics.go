@@ -75,6 +75,12 @@ var figures = func() []figure {
 			}
 			return s.Host.Refused
 		}),
+		each("host_frames_total", "result", "Frames with grants: taken, or refused by reason.", func(s *Status) map[string]uint64 {
+			if s.Host == nil || s.Host.Frames == nil {
+				return nil
+			}
+			return s.Host.Frames.Counts
+		}),
 		each("vm_dropped_packets_total", "reason", "Packets of all VMs that were dropped, by reason.", dropped),
 		each("vm_acks_total", "result", "Acknowledgements towards VMs with a grant: limited, or smaller already, or not limited by reason.", acks),
 		ofSwitch("ports", "Ports that are reported about.", false, func(w *SwitchStatus) (n float64) {

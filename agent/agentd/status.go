@@ -52,7 +52,14 @@ type HostStatus struct {
 	Capped  uint64            `json:"grants_capped"`  // of them: their lease was shortened
 	Refused map[string]uint64 `json:"grants_refused"` // by reason
 	Live    int               `json:"grants_live"`
+	Frames  *FramesStatus     `json:"frames,omitempty"` // nil: grants come by the bus
 	VMs     []VMStatus        `json:"vms"`
+}
+
+// FramesStatus is the state of grants in frames.
+type FramesStatus struct {
+	Off    string            `json:"off,omitempty"` // why none are received
+	Counts map[string]uint64 `json:"frames"`        // taken, or refused by reason
 }
 
 // VMStatus is the state of a configured VM.
@@ -114,6 +121,9 @@ func (s *Status) Well() (wrong []string) {
 	}
 	if h := s.Host; h != nil {
 		note("host", h.Off)
+		if h.Frames != nil {
+			note("frames", h.Frames.Off)
+		}
 		for i := range h.VMs {
 			note("VM "+h.VMs[i].Port, h.VMs[i].Off)
 		}
@@ -138,6 +148,7 @@ func (a *agent) status(grants bool) *Status {
 	}
 	if a.host != nil {
 		s.Host = a.host.status(grants)
+		s.Host.Frames = a.frames.status()
 	}
 	if a.ports != nil {
 		s.Switch = a.ports.status()

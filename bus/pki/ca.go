@@ -4,6 +4,7 @@
 //	ca.go        the directory: make, sign, revoke, rotate
 //	files.go     a peer's files: its key and certificate, trusted CAs, revoked certificates; read again when they change
 //	tls.go       TLS configurations that follow the files
+//	frames.go    keys of commands in frames
 //
 // The directory has ca.pem (the trusted CAs, the newest first), ca.key, revoked (serial numbers, one a line) and issued.json.
 package pki
@@ -14,6 +15,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -139,8 +141,8 @@ func (ca *CA) newKey(old []byte) error {
 	return nil
 }
 
-// Enrol makes a key and a certificate for id and writes them to out: NAME.pem (both), ca.pem and revoked. addresses are the
-// DNS names and IP addresses of a server of the bus.
+// Enrol makes a key and a certificate for id and writes them to out: NAME.pem (both), ca.pem and revoked, and for agents and
+// controllers frames.key. addresses are the DNS names and IP addresses of a server of the bus.
 func (ca *CA) Enrol(id Identity, out string, addresses []string, validity time.Duration) (Issued, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -170,7 +172,21 @@ func (ca *CA) Enrol(id Identity, out string, addresses []string, validity time.D
 			return Issued{}, err
 		}
 	}
-	return issued, nil
+	return issued, ca.writeFrameKey(id, out)
+}
+
+func (ca *CA) writeFrameKey(id Identity, out string) error {
+	return ca.locked(func() error {
+		_, own, err := ca.load()
+		if err != nil {
+			return err
+		}
+		k, has, err := frameKey(own, id)
+		if err != nil || !has {
+			return err
+		}
+		return replace.Bytes(filepath.Join(out, frameFile), 0o600, []byte(hex.EncodeToString(k[:])+"\n"))
+	})
 }
 
 func (ca *CA) sign(id Identity, public any, addresses []string, validity time.Duration) (der []byte, issued Issued, err error) {

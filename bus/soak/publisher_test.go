@@ -16,6 +16,7 @@ import (
 	"weir/bus/pki"
 	"weir/bus/weirv1"
 	"weir/law"
+	"weir/law/telemetry"
 )
 
 // publishing is the argument of a process that is many switches, and one host with VM 1.
@@ -27,14 +28,27 @@ type publishing struct {
 	Ports    int
 	Every    time.Duration
 	For      time.Duration
-	Flood    bool // the last switch reports as many new pairs as fit into a message
+	Flood    flooding // of SYNs at port 1 of the last switch
 }
+
+// flooding is where the SYNs of a flood come from.
+type flooding string
+
+const (
+	calm     flooding = ""
+	ofOneVM  flooding = "VM"     // VM 2: an agent lists 8 pairs, the last with all further SYNs
+	ofForged flooding = "forged" // ever new addresses: an agent lists 64 pairs
+)
+
+// innocent is a VM that has a flow through the port with the flood.
+const innocent = 3
 
 // published has the figures that the process prints.
 type published struct {
 	Telemetry, Commands, Late uint64
 	Missed                    uint64 // intervals that the process left out
 	LagUs                     []int64
+	Innocent                  uint64  // grants that limit the innocent VM
 	CPUSeconds                float64 // of the process, while it published
 	Seconds                   float64
 	Bytes                     uint64 // of all reports
@@ -80,8 +94,11 @@ func (a *publisher) switchOf(p *publishing, number int) error {
 	for _, part := range parts {
 		err = errors.Join(err, a.SendEvents(&weirv1.Events{Switch: a.number, State: a.State("soak"), Inventory: part}))
 	}
-	if p.Flood && number == p.Switches {
+	if number == p.Switches && p.Flood != calm {
 		a.flood = &weirv1.Events{Switch: a.number, Arrivals: []*weirv1.Arrivals{{Port: 1}}}
+		long := &weirv1.NewPair{Source: vmAddress(innocent), Destination: []byte{10, 9, 9, 9}, Kinds: 1, Opened: 1}
+		err = errors.Join(err, a.SendEvents(&weirv1.Events{Switch: a.number, Arrivals: []*weirv1.Arrivals{{Port: 1, Syn: 1, Pairs: []*weirv1.NewPair{long}}}}))
+		a.flood.Arrivals[0].Syn = 1
 	}
 	return err
 }
@@ -99,22 +116,40 @@ func (a *publisher) report(p *publishing) (bytes int, err error) {
 		a.m.Ports[0].BacklogBytes = probeBase + a.counted
 	}
 	if a.flood != nil {
-		// 200,000 SYNs a second from other addresses each time.
-		n := 200_000 * p.Every / time.Second
-		one := a.flood.Arrivals[0]
-		one.Syn += uint64(n)
-		one.Further += uint64(max(int(n)-weirv1.MaxPairs, 0))
-		one.Pairs = one.Pairs[:0]
-		for i := range uint64(weirv1.MaxPairs) {
-			x := a.counted*weirv1.MaxPairs + i
-			one.Pairs = append(one.Pairs, &weirv1.NewPair{Source: []byte{10, byte(x >> 16), byte(x >> 8), byte(x)}, Destination: []byte{10, 0, 0, 9}, Kinds: 1})
-		}
+		a.floods(a.flood.Arrivals[0], p)
 		if err := a.SendEvents(a.flood); err != nil {
 			return 0, err
 		}
 	}
 	return a.size(), a.SendTelemetry(a.m)
 }
+
+// floods makes the next report of 200,000 SYNs a second.
+func (a *publisher) floods(one *weirv1.Arrivals, p *publishing) {
+	n := uint64(200_000 * p.Every / time.Second)
+	listed, each := uint64(weirv1.MaxPairs), []byte(nil)
+	if p.Flood == ofOneVM {
+		listed, each = telemetry.MaxSourcePairs, vmAddress(2)
+	}
+	one.Syn += n
+	one.Pairs = one.Pairs[:0]
+	for i := range listed {
+		x := a.counted*listed + i
+		source, destination := each, []byte{10, byte(x >> 16), byte(x >> 8), byte(x)}
+		if source == nil {
+			source, destination = destination, []byte{10, 0, 0, 9}
+		}
+		one.Pairs = append(one.Pairs, &weirv1.NewPair{Source: source, Destination: destination, Kinds: 1, Opened: 1})
+	}
+	if p.Flood == ofOneVM {
+		one.Pairs[listed-1].Opened += uint32(n - listed)
+	} else {
+		one.Further += n - listed
+	}
+}
+
+// vmAddress is the address of a VM of the host.
+func vmAddress(vm byte) []byte { return []byte{10, 255, 0, vm} }
 
 func (a *publisher) size() int {
 	b, err := weirv1.Encode(a.m)
@@ -142,6 +177,9 @@ func runPublisher(ctx context.Context, config string) error {
 		defer mu.Unlock()
 		for _, g := range grants {
 			out.Commands++
+			if g.Key.VM == innocent && g.Lease > 0 {
+				out.Innocent++
+			}
 			if at, ok := sent[g.Value]; ok {
 				out.LagUs = append(out.LagUs, now.Sub(at).Microseconds())
 				delete(sent, g.Value)
@@ -168,8 +206,12 @@ func runPublisher(ctx context.Context, config string) error {
 		case <-look.C:
 		}
 	}
-	guest := []*weirv1.Guest{{Vm: 1, Addresses: []*weirv1.Range{weirv1.NewRange(netip.MustParsePrefix("10.0.0.1/32"))}}}
-	parts, err := weirv1.SplitInventory(1, nil, guest)
+	var guests []*weirv1.Guest
+	for vm := range byte(innocent) {
+		a, _ := netip.AddrFromSlice(vmAddress(vm + 1))
+		guests = append(guests, &weirv1.Guest{Vm: uint32(vm + 1), Addresses: []*weirv1.Range{weirv1.NewRange(netip.PrefixFrom(a, 32))}})
+	}
+	parts, err := weirv1.SplitInventory(1, nil, guests)
 	if err != nil {
 		return err
 	}

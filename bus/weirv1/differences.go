@@ -159,7 +159,8 @@ func (d *Differences) Arrivals(m *Events) *telemetry.Arrivals {
 			e.Rest = less(a.GetFurther(), was.GetFurther())
 		}
 		for _, pair := range a.GetPairs() {
-			e.Pairs = append(e.Pairs, telemetry.Pair{Source: addrOf(pair.GetSource()), Destination: addrOf(pair.GetDestination()), Kinds: telemetry.Kind(pair.GetKinds())})
+			e.Pairs = append(e.Pairs, telemetry.Pair{Source: addrOf(pair.GetSource()), Destination: addrOf(pair.GetDestination()), Kinds: telemetry.Kind(pair.GetKinds()),
+				Opened: pair.GetOpened(), Resumed: pair.GetResumed(), Requested: pair.GetRequested()})
 		}
 		p.arrivals = a
 	}

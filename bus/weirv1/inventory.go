@@ -122,6 +122,8 @@ func (x *Inventory) check(host bool) error {
 		return errors.New("a switch with VMs, or a host with ports of a switch")
 	case x.GetHypervisor().GetRate() > MaxRate:
 		return fmt.Errorf("an uplink of %d bit/s", x.GetHypervisor().GetRate())
+	case len(x.GetHypervisor().GetFrames()) != 0 && (len(x.GetHypervisor().GetFrames()) != 6 || x.GetHypervisor().GetFrames()[0]&1 != 0):
+		return fmt.Errorf("%x is no address of a device", x.GetHypervisor().GetFrames())
 	}
 	if err := errors.Join(atMost("laws", x.GetLaws(), MaxPortLaws), CheckTexts(x.GetHypervisor().GetLabels())); err != nil {
 		return err

@@ -139,7 +139,8 @@ func (t *Totals) Arrivals(e *telemetry.Arrivals) *Events {
 				a.Further++
 				continue
 			}
-			a.Pairs = append(a.Pairs, &NewPair{Source: p.Source.AsSlice(), Destination: p.Destination.AsSlice(), Kinds: uint32(p.Kinds)})
+			a.Pairs = append(a.Pairs, &NewPair{Source: p.Source.AsSlice(), Destination: p.Destination.AsSlice(), Kinds: uint32(p.Kinds),
+				Opened: p.Opened, Resumed: p.Resumed, Requested: p.Requested})
 		}
 		if len(m.Arrivals) < MaxPorts {
 			m.Arrivals = append(m.Arrivals, a)

@@ -589,6 +589,7 @@ type Hypervisor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rate          uint64                 `protobuf:"varint,1,opt,name=rate,proto3" json:"rate,omitempty"` // of its uplink, bit/s, if the agent limits VMs there; 0: it does not
 	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Frames        []byte                 `protobuf:"bytes,3,opt,name=frames,proto3" json:"frames,omitempty"` // MAC address of its uplink, if it takes commands in frames; empty: it does not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +634,13 @@ func (x *Hypervisor) GetRate() uint64 {
 func (x *Hypervisor) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *Hypervisor) GetFrames() []byte {
+	if x != nil {
+		return x.Frames
 	}
 	return nil
 }
@@ -971,10 +979,14 @@ func (x *Arrivals) GetFurther() uint64 {
 
 // NewPair is the addresses of arrivals, and their kinds: the bits of datapath/core/arrivals.h.
 type NewPair struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`           // 4 or 16 bytes
-	Destination   []byte                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"` // as long as source
-	Kinds         uint32                 `protobuf:"varint,3,opt,name=kinds,proto3" json:"kinds,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Source      []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`           // 4 or 16 bytes
+	Destination []byte                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"` // as long as source
+	Kinds       uint32                 `protobuf:"varint,3,opt,name=kinds,proto3" json:"kinds,omitempty"`
+	// How many; all 0: of an agent of an earlier version. The last of eight pairs of a source has the source's further ones, too.
+	Opened        uint32 `protobuf:"varint,4,opt,name=opened,proto3" json:"opened,omitempty"` // SYNs and SYN-ACKs
+	Resumed       uint32 `protobuf:"varint,5,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	Requested     uint32 `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1038,27 @@ func (x *NewPair) GetDestination() []byte {
 func (x *NewPair) GetKinds() uint32 {
 	if x != nil {
 		return x.Kinds
+	}
+	return 0
+}
+
+func (x *NewPair) GetOpened() uint32 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *NewPair) GetResumed() uint32 {
+	if x != nil {
+		return x.Resumed
+	}
+	return 0
+}
+
+func (x *NewPair) GetRequested() uint32 {
+	if x != nil {
+		return x.Requested
 	}
 	return 0
 }
@@ -2222,11 +2255,12 @@ const file_weir_proto_rawDesc = "" +
 	"\x04laws\x18\x06 \x03(\tR\x04laws\x123\n" +
 	"\n" +
 	"hypervisor\x18\a \x01(\v2\x13.weir.v1.HypervisorR\n" +
-	"hypervisor\"\x94\x01\n" +
+	"hypervisor\"\xac\x01\n" +
 	"\n" +
 	"Hypervisor\x12\x12\n" +
 	"\x04rate\x18\x01 \x01(\x04R\x04rate\x127\n" +
-	"\x06labels\x18\x02 \x03(\v2\x1f.weir.v1.Hypervisor.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x02 \x03(\v2\x1f.weir.v1.Hypervisor.LabelsEntryR\x06labels\x12\x16\n" +
+	"\x06frames\x18\x03 \x01(\fR\x06frames\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +
@@ -2264,11 +2298,14 @@ const file_weir_proto_rawDesc = "" +
 	"\brequests\x18\b \x01(\x04R\brequests\x12&\n" +
 	"\x05pairs\x18\t \x03(\v2\x10.weir.v1.NewPairR\x05pairs\x12\x18\n" +
 	"\afurther\x18\n" +
-	" \x01(\x04R\afurther\"Y\n" +
+	" \x01(\x04R\afurther\"\xa9\x01\n" +
 	"\aNewPair\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12 \n" +
 	"\vdestination\x18\x02 \x01(\fR\vdestination\x12\x14\n" +
-	"\x05kinds\x18\x03 \x01(\rR\x05kinds\"`\n" +
+	"\x05kinds\x18\x03 \x01(\rR\x05kinds\x12\x16\n" +
+	"\x06opened\x18\x04 \x01(\rR\x06opened\x12\x18\n" +
+	"\aresumed\x18\x05 \x01(\rR\aresumed\x12\x1c\n" +
+	"\trequested\x18\x06 \x01(\rR\trequested\"`\n" +
 	"\x04Drop\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12!\n" +
 	"\x04flow\x18\x02 \x01(\v2\r.weir.v1.FlowR\x04flow\x12!\n" +

@@ -64,6 +64,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of fairqctl.update":          {{set: "schemes.droptail.params.update=100ms", with: keysFairQCtl}},
 	"params of fairqctl.lease":           {{see: inTest, says: "../../law/fairqctl/law_test.go TestLease"}},
 	"params of fairqctl.idle":            {{set: "schemes.droptail.params.idle=50ms", with: keysFairQCtl}},
+	"params of sicc.source_share":        {{see: inTest, says: "../../law/sicc/share_test.go TestShare_Windows"}},
 }
 
 const (

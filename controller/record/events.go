@@ -195,6 +195,9 @@ func (c *coder) arrivals(e *telemetry.Arrivals) {
 			c.addr(1, "source", &p.Source)
 			c.addr(2, "destination", &p.Destination)
 			num(c, 3, "kinds", &p.Kinds)
+			num(c, 4, "opened", &p.Opened)
+			num(c, 5, "resumed", &p.Resumed)
+			num(c, 6, "requested", &p.Requested)
 		})
 	})
 }

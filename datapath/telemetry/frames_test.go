@@ -107,6 +107,8 @@ func TestTelemetry_Frames(t *testing.T) {
 		{"RST again", segmentOf(s4, c4, 0, frames.RST, 1500, 0, 0), half{}},
 		{"IPv6, in mid-stream", segmentOf(c6, s6, 0, frames.ACK, 7, 7, 10), half{Found: 1, Request: 1}},
 		{"IPv6, CE of a known VM", segmentOf(s6, c6, 3, frames.ACK, 7, 17, 10), half{Found: 1, Ce: 1}},
+		{"SYN from no address", segmentOf("0.0.0.0", s4, 0, frames.SYN, 99, 0, 0), half{}},
+		{"SYN to no address", segmentOf(c6, "::", 0, frames.SYN, 99, 0, 0), half{}},
 		{"not IP", arp, half{}},
 	}
 	for i, r := range rows {
@@ -170,6 +172,44 @@ func TestTelemetry_Limits(t *testing.T) {
 	}
 	if got.Syn != vms || got.Pairs+got.PairsRest != vms || got.Pairs > 64 || got.Pairs < 50 {
 		t.Errorf("%d SYN, %d pairs, %d more", got.Syn, got.Pairs, got.PairsRest)
+	}
+}
+
+// A source that floods takes 8 of the 64 places, and leaves the others to other sources. All of its arrivals are in its own pairs.
+func TestTelemetry_FloodOfOneSource(t *testing.T) {
+	const flood, others = 5000, 24
+	p := newProgram(t)
+	syn := func(from netip.Addr, n uint16) {
+		s := frames.Segment{}
+		s.From, s.To, s.Flags = from, netip.AddrFrom4([4]byte{11, 0, byte(n >> 8), byte(n)}), frames.SYN
+		s.FromPort, s.ToPort = 1000+n, 80
+		if _, _, err := p.run(s.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad := netip.MustParseAddr("10.1.0.200")
+	for n := range uint16(flood) {
+		syn(bad, n)
+	}
+	for n := range byte(others) {
+		syn(netip.AddrFrom4([4]byte{10, 1, 0, n}), uint16(n))
+	}
+	var now telemetrytest.TelemetryPortCounts
+	if err := p.Ports.Lookup(uint32(0), &now); err != nil {
+		t.Fatal(err)
+	}
+	h, its, opened, listed := now.Half[0], 0, uint32(0), 0
+	for _, pair := range h.Pair {
+		switch {
+		case pair.Source == keyOf(bad.String()).Word:
+			its++
+			opened += pair.Opened
+		case pair.Hash != 0:
+			listed++
+		}
+	}
+	if its != 8 || opened != flood || listed+int(h.PairsRest) != others || listed < others-4 || h.Syn != flood+others {
+		t.Errorf("the flood has %d pairs with %d SYNs, others have %d pairs of %d, %d more", its, opened, listed, others, h.PairsRest)
 	}
 }
 

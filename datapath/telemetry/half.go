@@ -96,7 +96,8 @@ func (h *kernelHalf) take(p *events.Port, a *events.PortArrivals) {
 	a.Rest = uint64(h.PairsRest)
 	for i := 0; h.Pairs > 0 && i < len(h.Pair); i++ {
 		if r := &h.Pair[i]; r.Hash != 0 {
-			a.Pairs = append(a.Pairs, events.Pair{Source: addrOf(&r.Source), Destination: addrOf(&r.Destination), Kinds: events.Kind(r.Kinds)})
+			a.Pairs = append(a.Pairs, events.Pair{Source: addrOf(&r.Source), Destination: addrOf(&r.Destination), Kinds: events.Kind(r.Kinds),
+				Opened: r.Opened, Resumed: r.Resumed, Requested: r.Requested})
 			*r = kernelPair{}
 		}
 	}

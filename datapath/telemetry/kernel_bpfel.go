@@ -64,6 +64,9 @@ type kernelPair struct {
 	_           structs.HostLayout
 	Hash        uint32
 	Kinds       uint32
+	Opened      uint32
+	Resumed     uint32
+	Requested   uint32
 	Source      [4]uint32
 	Destination [4]uint32
 }

@@ -96,8 +96,8 @@ func TestTelemetry_EachPacketIsInOneReading(t *testing.T) {
 	if sum.Packets != packets || sum.Marks.Packets != packets || sum.Bytes != packets*54 || sum.SYN != syns {
 		t.Errorf("%d packets, %d marks, %d bytes, %d SYN in %d readings, want %d packets and %d SYN", sum.Packets, sum.Marks.Packets, sum.Bytes, sum.SYN, readings.Load(), packets, syns)
 	}
-	if sum.pairs+sum.rest != syns || sum.Marks.Unknown+sum.Marks.Rest != 0 {
-		t.Errorf("%d pairs and %d more, want %d: %+v", sum.pairs, sum.rest, syns, sum.Marks)
+	if sum.opened+sum.rest != syns || sum.Marks.Unknown+sum.Marks.Rest != 0 {
+		t.Errorf("%d SYNs of pairs and %d more, want %d: %+v", sum.opened, sum.rest, syns, sum.Marks)
 	}
 	t.Logf("%d packets in %d readings, %d late", packets, readings.Load(), tel.Late())
 }

@@ -35,6 +35,7 @@ type total struct {
 	events.Port
 	events.Counts
 	pairs, rest uint64
+	opened      uint64 // of pairs
 	byVM        map[law.VM]uint64
 	list        map[events.Pair]int
 }
@@ -65,6 +66,8 @@ func (s *total) add(r *telemetry.Reading, port int) {
 	}
 	s.pairs += uint64(len(a.Pairs))
 	for _, pair := range a.Pairs {
+		s.opened += uint64(pair.Opened)
+		pair.Opened, pair.Resumed, pair.Requested = 0, 0, 0
 		s.list[pair]++
 	}
 	s.rest += a.Rest

@@ -15,6 +15,9 @@ const (
 	maxPorts = 1 << 16
 	maxPairs = 1 << 12 // of a port
 	maxPeers = 1 << 16 // addresses of a switch whose port is known
+
+	maxSources   = 1 << 12 // VMs whose new flows are counted at a port
+	maxPairsOfVM = 1 << 8  // of a port: a VM that has more loses its own oldest
 )
 
 // least is the value of a grant: hosts raise it to the flow's segment and one byte (a window of exactly one segment waits for
@@ -41,6 +44,7 @@ type Counts struct {
 	Unknown  uint64 // pairs whose source is no known VM
 	TooMany  uint64 // ports and addresses over the limit, and pairs that newer ones replaced
 	Lost     uint64 // pairs that arrived and were not listed
+	Over     uint64 // flows that do not count: their VM began more than its share
 	Nowhere  uint64 // requests to whose sender no data has left yet
 	Reported uint64 // readings of ports
 }
@@ -58,6 +62,8 @@ type port struct {
 	renewed time.Duration // when the grants were sent last
 	pairs   []pair        // through the port, in the order in which they came first
 	known   map[pair]bool
+	ofVM    map[law.VM]int // pairs
+	sources map[law.VM]*source
 }
 
 // guest is the VM that has an address, and where it is.
@@ -110,7 +116,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 			l.learn(e)
 		}
 		for i := range e.Ports {
-			out = l.arrive(law.Port{Switch: e.At, N: e.Ports[i].N}, &e.Ports[i], out)
+			out = l.arrive(now, law.Port{Switch: e.At, N: e.Ports[i].N}, &e.Ports[i], out)
 		}
 	case *telemetry.Telemetry:
 		for i := range e.Ports {
@@ -179,18 +185,16 @@ func (l *Law) ends(now time.Duration, at *port) bool {
 //
 // With ArrivalsRequest a flow also begins when it is asked for, before its data comes. The data itself is then no arrival: it
 // would count twice.
-func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action) []law.Action {
+func (l *Law) arrive(now time.Duration, where law.Port, a *telemetry.PortArrivals, out []law.Action) []law.Action {
 	at := l.port(where)
 	if at == nil {
 		return out
 	}
-	began, ended := a.Counts.SYN+a.Counts.SYNACK, a.Counts.FIN
 	kinds := telemetry.SYN | telemetry.SYNACK
 	if l.p.Arrivals == ArrivalsActive {
-		began += a.Counts.Resume
 		kinds |= telemetry.Resume | telemetry.Found
 	}
-	at.opened += int64(min(began, 1<<32)) - int64(min(ended, 1<<32))
+	at.opened += l.began(now, at, a) - int64(min(a.Counts.FIN, 1<<32))
 	l.counts.Lost += a.Rest
 	for _, p := range a.Pairs {
 		if p.Kinds&kinds != 0 {
@@ -198,34 +202,36 @@ func (l *Law) arrive(where law.Port, a *telemetry.PortArrivals, out []law.Action
 		}
 	}
 	if l.p.Arrivals == ArrivalsRequest {
-		out = l.announce(where.Switch, a, out)
+		out = l.announce(now, where.Switch, a, out)
 	}
 	return out
 }
 
-// announce counts the answers to requests that pass a port, at the ports by which the answers will leave. The list has each pair
-// of addresses once, so each stands for an equal part of the requests.
-func (l *Law) announce(s law.Switch, a *telemetry.PortArrivals, out []law.Action) []law.Action {
-	var listed int64
+// announce counts the answers to requests that pass a port, at the ports by which the answers will leave. Each listed pair stands
+// for an equal part of the requests that the list leaves out. An answer counts for the share of the VM that sends it.
+func (l *Law) announce(now time.Duration, s law.Switch, a *telemetry.PortArrivals, out []law.Action) []law.Action {
+	var listed, known int64
 	for _, p := range a.Pairs {
 		if p.Kinds&telemetry.Request != 0 {
 			listed++
+			known += max(int64(p.Requested), 1)
 		}
 	}
-	left := int64(min(a.Counts.Request, 1<<32))
+	left := max(int64(min(a.Counts.Request, 1<<32))-known, 0)
 	for _, p := range a.Pairs {
 		if p.Kinds&telemetry.Request == 0 {
 			continue
 		}
-		n := (left + listed - 1) / listed // rounded up: the parts add up to all
-		left, listed = left-n, listed-1
+		part := (left + listed - 1) / listed // rounded up: the parts add up to all
+		left, listed = left-part, listed-1
+		n := max(int64(p.Requested), 1) + part
 		port, ok := l.towards[s][p.Source]
 		if !ok {
 			l.counts.Nowhere++
 			continue
 		}
 		if at := l.port(law.Port{Switch: s, N: port}); at != nil {
-			at.opened += n
+			at.opened += l.share(now, at, l.vms[p.Destination].vm, n)
 			out = l.join(at, p.Destination, p.Source, out)
 		}
 	}
@@ -258,24 +264,37 @@ func (l *Law) join(at *port, source, destination netip.Addr, out []law.Action) [
 		return out
 	}
 	k := pair{vm, destination}
-	if at.known[k] {
+	if at.known[k] || at.floods(vm) {
 		return out
 	}
-	if len(at.pairs) == maxPairs {
-		l.counts.TooMany++
-		oldest := at.pairs[0]
-		at.pairs = at.pairs[1:]
-		delete(at.known, oldest)
-		if at.on {
-			out = l.release(oldest, out)
-		}
+	switch {
+	case at.ofVM[vm] == maxPairsOfVM:
+		out = l.drop(at, slices.IndexFunc(at.pairs, func(k pair) bool { return k.vm == vm }), out)
+	case len(at.pairs) == maxPairs:
+		out = l.drop(at, 0, out)
 	}
 	at.known[k] = true
+	at.ofVM[vm]++
 	at.pairs = append(at.pairs, k)
 	if at.on {
 		l.why = why{port: at, what: joined}
 		l.limited[k]++
 		out = append(out, limit(k, l.p.Lease))
+	}
+	return out
+}
+
+// drop forgets the pair at place i, which a newer one replaces.
+func (l *Law) drop(at *port, i int, out []law.Action) []law.Action {
+	l.counts.TooMany++
+	k := at.pairs[i]
+	at.pairs = slices.Delete(at.pairs, i, i+1)
+	delete(at.known, k)
+	if at.ofVM[k.vm]--; at.ofVM[k.vm] == 0 {
+		delete(at.ofVM, k.vm)
+	}
+	if at.on {
+		out = l.release(k, out)
 	}
 	return out
 }
@@ -325,7 +344,7 @@ func (l *Law) port(where law.Port) *port {
 			l.counts.TooMany++
 			return nil
 		}
-		at = &port{at: where, known: map[pair]bool{}}
+		at = &port{at: where, known: map[pair]bool{}, ofVM: map[law.VM]int{}, sources: map[law.VM]*source{}}
 		l.ports[where] = at
 		l.switches[where.Switch] = append(l.switches[where.Switch], at)
 	}

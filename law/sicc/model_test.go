@@ -27,6 +27,7 @@ type modelPort struct {
 	queues []float64 // of all intervals so far
 	began  []int64   // flows that began minus those that ended: of each interval, and of the present one
 	pairs  []pair    // in the order in which they came
+	by     map[law.VM][]begun
 	on     []episode
 }
 
@@ -57,19 +58,96 @@ func (m *model) elsewhere(k pair, here law.Port) bool {
 	return false
 }
 
+// begun is flows that a VM began.
+type begun struct {
+	at time.Duration
+	n  int64
+}
+
+// share is how many of the last flows of a VM at a port count, and whether it floods, from all that it ever began there.
+func (m *model) share(all []begun, buffer float64) (count int64, floods bool) {
+	most, long := int64(math.Ceil(m.p.SourceShare*buffer/float64(m.p.InitialWindow)/1460)), time.Duration(m.p.MouseDuration)
+	var times [][]begun // each of them begins with a flow, and is at most so long
+	for _, b := range all {
+		if n := len(times); n > 0 && b.at-times[n-1][0].at < long {
+			times[n-1] = append(times[n-1], b)
+		} else {
+			times = append(times, []begun{b})
+		}
+	}
+	sum := func(all []begun) (n int64) {
+		for _, b := range all {
+			n += b.n
+		}
+		return n
+	}
+	last := times[len(times)-1]
+	floods = sum(last) > 8*most
+	if n := len(times); n > 1 && last[0].at-times[n-2][0].at < 2*long {
+		floods = floods || sum(times[n-2]) > 8*most
+	}
+	if floods {
+		return 0, true
+	}
+	return min(sum(last), most) - min(sum(last[:len(last)-1]), most), false
+}
+
+// began is how many flows of a report count at a port.
+func (m *model) began(now time.Duration, p *modelPort, buffer float64, a *telemetry.PortArrivals) int64 {
+	active := m.p.Arrivals == ArrivalsActive
+	all := int64(a.Counts.SYN + a.Counts.SYNACK)
+	if active {
+		all += int64(a.Counts.Resume)
+	}
+	if m.p.SourceShare == 0 || buffer == 0 {
+		return all
+	}
+	listed, counted, forged := int64(0), int64(0), false
+	for _, k := range a.Pairs {
+		n := int64(k.Opened)
+		opens := k.Kinds&(telemetry.SYN|telemetry.SYNACK) != 0
+		if active {
+			n += int64(k.Resumed)
+			opens = opens || k.Kinds&telemetry.Resume != 0
+		}
+		if !opens {
+			continue
+		}
+		n = max(n, 1)
+		vm := m.vms[k.Source]
+		p.by[vm] = append(p.by[vm], begun{now, n})
+		count, _ := m.share(p.by[vm], buffer)
+		listed, counted = listed+n, counted+count
+		forged = forged || vm == 0 && count < n
+	}
+	if rest := all - listed; forged && rest > 0 {
+		p.by[0] = append(p.by[0], begun{now, rest})
+	}
+	if listed == counted {
+		return all
+	}
+	return min(counted, all)
+}
+
 // arrives returns the pairs that are limited at once.
-func (m *model) arrives(e *telemetry.Arrivals) (limited []pair) {
+func (m *model) arrives(now time.Duration, e *telemetry.Arrivals) (limited []pair) {
 	for _, a := range e.Ports {
 		p := m.port(law.Port{Switch: e.At, N: a.N})
-		began, kinds := a.Counts.SYN+a.Counts.SYNACK, telemetry.SYN|telemetry.SYNACK
+		kinds := telemetry.SYN | telemetry.SYNACK
 		if m.p.Arrivals == ArrivalsActive {
-			began, kinds = began+a.Counts.Resume, kinds|telemetry.Resume|telemetry.Found
+			kinds |= telemetry.Resume | telemetry.Found
 		}
-		p.began[len(p.began)-1] += int64(began) - int64(a.Counts.FIN)
+		buffer := float64(m.buffer[law.Port{Switch: e.At, N: a.N}])
+		p.began[len(p.began)-1] += m.began(now, p, buffer, &a) - int64(a.Counts.FIN)
 		for _, listed := range a.Pairs {
 			k := pair{m.vms[listed.Source], listed.Destination}
 			if listed.Kinds&kinds == 0 || k.vm == 0 || slices.Contains(p.pairs, k) {
 				continue
+			}
+			if all := p.by[k.vm]; len(all) > 0 {
+				if _, floods := m.share(all, buffer); floods {
+					continue
+				}
 			}
 			p.pairs = append(p.pairs, k)
 			if p.isOn() {
@@ -82,7 +160,7 @@ func (m *model) arrives(e *telemetry.Arrivals) (limited []pair) {
 
 func (m *model) port(at law.Port) *modelPort {
 	if m.ports[at] == nil {
-		m.ports[at] = &modelPort{began: []int64{0}}
+		m.ports[at] = &modelPort{began: []int64{0}, by: map[law.VM][]begun{}}
 	}
 	return m.ports[at]
 }
@@ -134,6 +212,7 @@ func TestLaw_EqualsModel(t *testing.T) {
 		p.MouseDuration = law.Duration(rapid.IntRange(5, 20).Draw(r, "mouse")) * 1e6
 		p.MinHold = law.Duration(rapid.IntRange(0, 5).Draw(r, "hold")) * 1e6
 		p.Lease = law.Duration(rapid.IntRange(3, 30).Draw(r, "lease")) * 1e6
+		p.SourceShare = rapid.SampledFrom([]float64{0, 0.05, 0.2, 0.5, 3}).Draw(r, "share")
 		l, err := New(*p)
 		if err != nil {
 			r.Fatal(err)
@@ -155,7 +234,7 @@ func TestLaw_EqualsModel(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(r, "events") {
 			if rapid.Bool().Draw(r, "arrivals") {
 				e := drawArrivals(r)
-				same(r, "arrivals", l.Step(now, e, nil), m.arrives(e), nil)
+				same(r, "arrivals", l.Step(now, e, nil), m.arrives(now, e), nil)
 				continue
 			}
 			now += time.Duration(rapid.IntRange(1, 8).Draw(r, "ms")) * ms
@@ -189,7 +268,8 @@ func drawArrivals(r *rapid.T) *telemetry.Arrivals {
 		for range rapid.IntRange(0, 5).Draw(r, "pairs") {
 			a.Pairs = append(a.Pairs, telemetry.Pair{
 				Source: address(rapid.IntRange(1, 5).Draw(r, "source")), Destination: address(rapid.IntRange(8, 9).Draw(r, "destination")),
-				Kinds: telemetry.Kind(rapid.IntRange(0, 1<<telemetry.Kinds-1).Draw(r, "kinds")),
+				Kinds:  telemetry.Kind(rapid.IntRange(0, 1<<telemetry.Kinds-1).Draw(r, "kinds")),
+				Opened: uint32(rapid.IntRange(0, 3).Draw(r, "opened")), Resumed: uint32(rapid.IntRange(0, 40).Draw(r, "resumed")),
 			})
 		}
 		e.Ports = append(e.Ports, a)

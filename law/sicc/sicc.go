@@ -31,17 +31,19 @@ type Params struct {
 	Arrivals      string       `json:"arrivals" jsonschema:"enum=syn,enum=active,enum=request" jsonschema_description:"flows that begin: SYNs (the paper), or also flows that were idle and send again, or also answers, when their requests pass"`
 	QueueWeight   float64      `json:"queue_weight" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest queue in its mean (3/4)"`
 	InitialWindow int          `json:"initial_window" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments a new flow is expected to send at once (TCP_ICWND)"`
+	SourceShare   float64      `json:"source_share" jsonschema:"minimum=0,maximum=4" jsonschema_description:"the most that new flows of one VM count for within mouse_duration, as a fraction of the buffer, so that a flood of SYNs of one VM begins no incast; 0: no limit (the paper)"`
 	Lease         law.Duration `json:"lease" above:"0" jsonschema_description:"SH-5: a clamp that is not renewed ends after it"`
 	Model         string       `json:"model" jsonschema:"enum=controller,enum=queue" jsonschema_description:"the paper's controller, or the queue discipline of its ns-2 plots"`
 }
 
 // Default returns the defaults. T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 is the Journal's. DM = 15 ms, the
-// least duration of 4 ms and an initial window of 10 are the published code's (SPEC 1.4). The rule that ends an incast is the
+// least duration of 4 ms and an initial window of 10 are the published code's (SPEC 1.4). SourceShare is ours: with half a buffer
+// one VM begins no incast at a port that is not busy, and two can. The rule that ends an incast is the
 // one that experiments/sicc/sicc-choices.yaml finds best (SI-3).
 func Default() *Params {
 	return &Params{
 		Interval: 1e6, OffFraction: 0.2, OnFraction: 1, MouseDuration: 15e6, MinHold: 4e6, OffRule: OffAnd, Arrivals: ArrivalsSYN,
-		QueueWeight: 0.75, InitialWindow: 10, Lease: 1e9, Model: ModelController,
+		QueueWeight: 0.75, InitialWindow: 10, SourceShare: 0.5, Lease: 1e9, Model: ModelController,
 	}
 }
 

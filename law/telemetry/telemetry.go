@@ -15,6 +15,8 @@ import (
 const (
 	MaxVMs   = 64 // VMs whose marks are counted apart
 	MaxPairs = 64 // pairs of addresses that are listed
+	// MaxSourcePairs is how many of them have the same source. The last one also counts its further arrivals.
+	MaxSourcePairs = 8
 )
 
 // Telemetry is what the ports of a switch counted since the reading before. It comes after the Arrivals of the same reading. Packets count as on the wire.
@@ -100,10 +102,26 @@ func (c *Counts) Add(k Kind, n uint64) {
 	}
 }
 
-// Pair is the addresses of arrivals at a port, and which kinds they were. A pair can be listed twice.
+// Pair is the addresses of arrivals at a port, which kinds they were, and how many: SYNs and SYN-ACKs, resumed flows, and
+// requests. A pair can be listed twice. An agent of an earlier version gives no numbers.
 type Pair struct {
-	Source, Destination netip.Addr
-	Kinds               Kind
+	Source, Destination        netip.Addr
+	Kinds                      Kind
+	Opened, Resumed, Requested uint32
+}
+
+// Add adds an arrival of these kinds.
+func (p *Pair) Add(k Kind) {
+	p.Kinds |= k
+	if k&(SYN|SYNACK) != 0 {
+		p.Opened++
+	}
+	if k&Resume != 0 {
+		p.Resumed++
+	}
+	if k&Request != 0 {
+		p.Requested++
+	}
 }
 
 // LawEvent makes it an Event.

@@ -174,15 +174,20 @@ func (l *telemetryPort) arrive(pk *network.Packet, now event.Time) {
 	kinds := t.flows.see(pk, t.o.Idle, now)
 	l.arrivals.Counts.Add(kinds, 1)
 	if kinds&listed != 0 && t.o.Address != nil {
-		l.pair(telemetry.Pair{Source: t.o.Address(pk.Src()), Destination: t.o.Address(pk.Dst()), Kinds: kinds & listed})
+		l.pair(t.o.Address(pk.Src()), t.o.Address(pk.Dst()), kinds&listed)
 	}
 }
 
-func (l *telemetryPort) pair(p telemetry.Pair) {
+func (l *telemetryPort) pair(source, destination netip.Addr, kinds telemetry.Kind) {
 	a := l.arrivals
+	ofSource := 0
 	for i := range a.Pairs {
-		if a.Pairs[i].Source == p.Source && a.Pairs[i].Destination == p.Destination {
-			a.Pairs[i].Kinds |= p.Kinds
+		p := &a.Pairs[i]
+		if p.Source != source {
+			continue
+		}
+		if ofSource++; p.Destination == destination || ofSource == telemetry.MaxSourcePairs {
+			p.Add(kinds)
 			return
 		}
 	}
@@ -190,6 +195,8 @@ func (l *telemetryPort) pair(p telemetry.Pair) {
 		a.Rest++
 		return
 	}
+	p := telemetry.Pair{Source: source, Destination: destination}
+	p.Add(kinds)
 	a.Pairs = append(a.Pairs, p)
 }
 

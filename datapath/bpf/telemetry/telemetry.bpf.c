@@ -129,31 +129,54 @@ __noinline int count_marks(struct __sk_buff *ctx, struct half *h, const struct f
 	return 0;
 }
 
-static __always_inline __u32 pair_hash(const __u32 *source, const __u32 *destination)
+static __always_inline __u32 source_hash(const __u32 *source)
 {
 	__u32 hash = 0x9e3779b9;
 
 	for (int i = 0; i < 4; i++) {
 		hash = (hash ^ source[i]) * 0x85ebca6b;
 		hash ^= hash >> 15;
-		hash = (hash ^ destination[i]) * 0xc2b2ae35;
-		hash ^= hash >> 13;
 	}
+	hash *= 0xc2b2ae35;
+	hash ^= hash >> 13;
 	return hash | 1;
 }
 
-static __always_inline int same_pair(const struct pair *p, const __u32 *source, const __u32 *destination)
+static __always_inline int same_address(const __u32 *a, const __u32 *b)
 {
-	for (int i = 0; i < 4; i++)
-		if (p->source[i] != source[i] || p->destination[i] != destination[i])
-			return 0;
-	return 1;
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
 }
 
-// Notes the pair of an arrival. Two CPUs that note a new pair at the same moment may note it twice.
-static __always_inline void note_pair(struct half *h, const __u32 *source, const __u32 *destination, __u32 kinds)
+// TCP has no such address. A guest may send from it (DHCP), and no VM has it, so nobody would be charged for such arrivals.
+static __always_inline int unspecified(const __u32 *a)
 {
-	__u32 hash = pair_hash(source, destination);
+	return !(a[0] | a[1] | a[3]) && (!a[2] || a[2] == bpf_htonl(0xffff));
+}
+
+static __always_inline void count_pair(struct pair *p, __u32 kinds)
+{
+	if ((p->kinds & kinds) != kinds)
+		__sync_fetch_and_or(&p->kinds, kinds);
+	if (kinds & (ARRIVAL_SYN | ARRIVAL_SYN_ACK))
+		COUNT(&p->opened, 1);
+	if (kinds & ARRIVAL_RESUME)
+		COUNT(&p->resumed, 1);
+	if (kinds & ARRIVAL_REQUEST)
+		COUNT(&p->requested, 1);
+}
+
+// Notes the pair of an arrival. Two CPUs that note a new pair at the same moment may note it twice. A function of its own, so
+// that the verifier checks it once.
+__noinline int note_pair(struct half *h, const struct address *from, const struct address *to, __u32 kinds)
+{
+	const __u32 *source, *destination;
+	__u32 hash, of_source = 0;
+
+	if (!h || !from || !to)
+		return 0;
+	source = from->word;
+	destination = to->word;
+	hash = source_hash(source);
 
 	for (__u32 i = 0; i < TELEMETRY_PROBES; i++) {
 		struct pair *p = &h->pair[(hash >> 1 ^ i) & (TELEMETRY_PAIRS - 1)];
@@ -164,17 +187,19 @@ static __always_inline void note_pair(struct half *h, const __u32 *source, const
 				p->source[n] = source[n];
 				p->destination[n] = destination[n];
 			}
-			p->kinds = kinds;
+			count_pair(p, kinds);
 			COUNT(&h->pairs, 1);
-			return;
+			return 0;
 		}
-		if (has == hash && same_pair(p, source, destination)) {
-			if ((p->kinds & kinds) != kinds)
-				__sync_fetch_and_or(&p->kinds, kinds);
-			return;
+		if (has != hash || !same_address(p->source, source))
+			continue;
+		if (same_address(p->destination, destination) || ++of_source == TELEMETRY_SOURCE_PAIRS) {
+			count_pair(p, kinds);
+			return 0;
 		}
 	}
 	COUNT(&h->pairs_rest, 1);
+	return 0;
 }
 
 static __always_inline void count_kinds(struct half *h, __u32 kinds)
@@ -226,9 +251,12 @@ __noinline int count_arrivals(struct __sk_buff *ctx, struct half *h, const struc
 	kinds = arrival_of(&s);
 	if (!kinds)
 		return 0;
+	if (kinds & BEGINS) {
+		if (!addresses(ctx, f, source.word, destination.word) || unspecified(source.word) || unspecified(destination.word))
+			return 0;
+		note_pair(h, &source, &destination, kinds & BEGINS);
+	}
 	count_kinds(h, kinds);
-	if (kinds & BEGINS && addresses(ctx, f, source.word, destination.word))
-		note_pair(h, source.word, destination.word, kinds & BEGINS);
 	return 0;
 }
 

@@ -16,7 +16,8 @@
 #define TELEMETRY_PORTS 1024
 #define TELEMETRY_VMS 64
 #define TELEMETRY_PAIRS 64
-#define TELEMETRY_PROBES 16 // places where a pair may stand
+#define TELEMETRY_PROBES 16 // places where a pair may stand: the same for all pairs of a source
+#define TELEMETRY_SOURCE_PAIRS 8 // of one source: one that floods leaves the other places to others
 #define TELEMETRY_FLOWS 65536
 #define TELEMETRY_SOURCES 16384
 #define TELEMETRY_HALF_SHIFT 63
@@ -32,10 +33,14 @@ struct vm_marks {
 	__u32 packets;
 };
 
-// Two addresses as on the wire, IPv4 as ::ffff:a.b.c.d.
+// Two addresses as on the wire, IPv4 as ::ffff:a.b.c.d. The last pair of a source that has TELEMETRY_SOURCE_PAIRS also stands
+// for the source's further pairs.
 struct pair {
-	__u32 hash; // 0: the place is free
+	__u32 hash; // of the source; 0: the place is free
 	__u32 kinds; // sum of enum arrival
+	__u32 opened; // SYNs and SYN-ACKs
+	__u32 resumed;
+	__u32 requested;
 	__u32 source[4];
 	__u32 destination[4];
 };

@@ -1,0 +1,118 @@
+package agentd
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+
+	"weir/bus/inband"
+	"weir/bus/pki"
+	"weir/internal/counts"
+)
+
+// frames receives grants in Ethernet frames at the uplink. The goroutine of the agent owns it, except take.
+type frames struct {
+	key  inband.Key
+	log  *slog.Logger
+	take func(command []byte)
+
+	at      int // ifindex of the uplink that it listens at; 0: none
+	socket  *inband.Socket
+	again   retry
+	counts  counts.Counts // of frames: taken, or refused by reason
+	running sync.WaitGroup
+
+	mu  sync.Mutex
+	why string // why it does not listen
+}
+
+// newFrames returns nil if grants come by the bus.
+func newFrames(c *Config, log *slog.Logger, take func(command []byte)) (*frames, error) {
+	if c.Host == nil || !c.Host.Frames {
+		return nil, nil
+	}
+	key, err := pki.FrameKey(c.Bus.Keys)
+	return &frames{key: key, log: log, take: take}, err
+}
+
+// follow listens at the uplink, which may be another device than before. ifindex 0: there is none.
+func (f *frames) follow(device string, ifindex int) {
+	if f == nil {
+		return
+	}
+	if f.socket != nil && ifindex != f.at {
+		f.close()
+	}
+	if f.socket != nil || ifindex == 0 || !f.again.due() {
+		return
+	}
+	s, err := inband.Listen(device)
+	if err != nil {
+		f.again.failed()
+		f.off(err.Error())
+		return
+	}
+	f.again, f.at, f.socket = retry{}, ifindex, s
+	f.off("")
+	f.running.Go(func() { f.receive(s) })
+}
+
+func (f *frames) off(why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why != "" && why != f.why {
+		f.log.Warn("grants in frames are not received", "reason", why)
+	}
+	f.why = why
+}
+
+// receive takes frames until the socket is closed.
+func (f *frames) receive(s *inband.Socket) {
+	r := inband.NewReceiver(s.Address(), f.key)
+	var b [2048]byte
+	for {
+		n, err := s.Read(b[:])
+		if err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				f.off("the uplink: " + err.Error())
+			}
+			return
+		}
+		command, why := r.Take(b[:n])
+		if why != inband.Taken {
+			f.counts.Refuse(f.log, "a frame is refused", string(why))
+			continue
+		}
+		f.counts.Add("taken")
+		f.take(command)
+	}
+}
+
+// address returns the uplink's address, for controllers; nil: no frames are received.
+func (f *frames) address() []byte {
+	if f == nil || f.socket == nil {
+		return nil
+	}
+	a := f.socket.Address()
+	return a[:]
+}
+
+func (f *frames) status() *FramesStatus {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &FramesStatus{Off: f.why, Counts: f.counts.All()}
+}
+
+// close ends receiving. No frame is taken after it.
+func (f *frames) close() {
+	if f == nil || f.socket == nil {
+		return
+	}
+	_ = f.socket.Close()
+	f.running.Wait()
+	f.socket, f.at = nil, 0
+}
