@@ -28,6 +28,11 @@ func TestWriter(t *testing.T) {
 	for _, e := range list {
 		for _, s := range e.Steps {
 			grants += len(s.Actions)
+			for _, a := range s.Actions {
+				if g, is := a.Value.(law.Grant); !is || g.Owner != 3 || g.Cause != e.Cause {
+					t.Fatalf("entry %d, cause %d: %+v", e.Serial, e.Cause, a)
+				}
+			}
 		}
 	}
 	if grants != x.grants || grants == 0 || len(r.Problems()) > 0 || !r.Ended() || r.Header.Controller != "c1" || r.Header.Weir != "1.2" {
