@@ -206,7 +206,7 @@ type strange struct{}
 func (strange) LawEvent()  {}
 func (strange) LawAction() {}
 
-// What is no entry is refused.
+// A reader refuses bytes that are no entry.
 func TestDecode_Refuses(t *testing.T) {
 	const (
 		begin = "87" + "01" + "00" + "80"                                  // serial number, time, laws

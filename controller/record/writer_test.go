@@ -277,7 +277,7 @@ func TestWriter_SlowDisk(t *testing.T) {
 	}
 }
 
-// What an event allocates is little, and does not grow with its ports.
+// An event needs few allocations, and no more of them for more ports.
 func TestWriter_Allocations(t *testing.T) {
 	grant := law.Grant{Key: law.Key{Pair: law.Pair{VM: 3, Peer: vmAddress(1)}}, Value: 5, Lease: 1e9}
 	x := newWorld(t, Config{}, "{}", &always{[]law.Action{grant, grant}})
