@@ -74,7 +74,7 @@ func TestRecord(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if m, is := e.Event.(*telemetry.Telemetry); is {
+		if m, is := e.Event.Value.(*telemetry.Telemetry); is {
 			backlogs[e.Cause] = m.Ports[0].BacklogBytes
 		}
 	}

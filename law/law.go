@@ -44,6 +44,8 @@ type Pair struct {
 
 // Flow is one direction of a connection: the direction of its data.
 type Flow struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	Src, Dst netip.AddrPort
 	Proto    uint8 // IANA's number: 6 is TCP, 17 is UDP
 }
@@ -67,12 +69,16 @@ func (k Kind) String() string {
 
 // Key selects the traffic that a Grant is for. A zero field means any.
 type Key struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	Pair
 	Flow Flow
 }
 
 // Grant limits traffic. Where several are valid for the same traffic, the smallest counts.
 type Grant struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	Owner Owner
 	Kind  Kind
 	Key   Key

@@ -22,7 +22,7 @@ func BenchmarkEvent(b *testing.B) {
 		for i := range 8 {
 			out = append(out, law.Grant{Key: law.Key{Pair: law.Pair{VM: law.VM(i + 1), Peer: vmAddress(i)}}, Value: 1, Lease: time.Second, Cause: 77})
 		}
-		b.Run(fmt.Sprintf("protobuf/%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("recording/%d", n), func(b *testing.B) {
 			w, err := New(Config{Path: b.TempDir() + "/rec"})
 			if err != nil {
 				b.Fatal(err)
@@ -34,7 +34,7 @@ func BenchmarkEvent(b *testing.B) {
 				w.Cause(serial)
 				room = l.Step(1e9, e, room[:0])
 			}
-			b.ReportMetric(float64(len(w.c.b)), "B/event")
+			b.ReportMetric(float64(w.whole.Len()), "B/event")
 			b.ReportMetric(100*float64(w.Status().Lost)/float64(serial), "%lost")
 			if err := w.Close(); err != nil {
 				b.Fatal(err)
@@ -44,7 +44,7 @@ func BenchmarkEvent(b *testing.B) {
 			b.ReportAllocs()
 			size := 0
 			for b.Loop() {
-				line, err := json.Marshal((&Entry{Serial: 1, Now: 1e9, Event: e, Steps: []Step{{Law: 1, Actions: wrapped(out)}}}).Plain())
+				line, err := json.Marshal((&Entry{Serial: 1, Now: 1e9, Event: Item[law.Event]{Value: e}, Steps: []Step{{Law: 1, Actions: wrapped(out)}}}).Plain())
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -61,9 +61,9 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-func wrapped(list []law.Action) (out []Action) {
+func wrapped(list []law.Action) (out []Item[law.Action]) {
 	for _, a := range list {
-		out = append(out, Action{Action: a})
+		out = append(out, Item[law.Action]{Value: a})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 const format = "weir-recording"
@@ -86,9 +86,11 @@ func (f *files) next() error {
 	}
 	f.f, f.size = next, 0
 	f.header.Piece++
-	c := coder{}
-	c.header(&f.header)
-	return f.write(append(protowire.AppendVarint(nil, uint64(len(c.b))), c.b...))
+	b, err := encode(new(bytes.Buffer), &f.header)
+	if err != nil {
+		return err
+	}
+	return f.write(b)
 }
 
 // put writes a chunk, as a whole or not at all.

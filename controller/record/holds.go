@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"weir/law"
@@ -97,6 +98,8 @@ func (h *holds) end(now time.Duration) Summary {
 	return h.s
 }
 
+func typeName(v any) string { return reflect.TypeOf(v).String() }
+
 func kindText(a law.Action) string {
 	if a == nil {
 		return "unknown"
@@ -105,11 +108,12 @@ func kindText(a law.Action) string {
 }
 
 // actionText describes an action in one line.
-func actionText(a law.Action, other string) string {
+func actionText(i Item[law.Action]) string {
+	a := i.Value
 	g, is := a.(law.Grant)
 	switch {
 	case a == nil:
-		return other
+		return i.Other
 	case !is:
 		text := fmt.Sprintf("%s %+v", typeName(a), a)
 		return text[:min(len(text), 200)]

@@ -2,11 +2,13 @@ package record
 
 import (
 	"bufio"
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/fxamacker/cbor/v2"
 )
 
 // problemsMax limits how many reasons a reader lists.
@@ -17,10 +19,9 @@ type Reader struct {
 	Header Header // of the first file
 
 	files  []string
-	open   io.ReadCloser
-	in     *bufio.Reader
-	buf    []byte
-	fields []field
+	open   io.Closer
+	in     limited
+	items  *cbor.Decoder
 	piece  uint32
 	serial uint64 // of the last entry
 	later  bool   // a further file
@@ -98,21 +99,39 @@ func (r *Reader) nextFile() (*Header, error) {
 	return h, nil
 }
 
+// limited reads a file, but no more than MaxEntry bytes for an entry.
+type limited struct {
+	in   *bufio.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(b []byte) (int, error) {
+	if l.left == 0 {
+		return 0, fmt.Errorf("%w: an entry of more than %d bytes", ErrMalformed, MaxEntry)
+	}
+	n, err := l.in.Read(b[:min(len(b), l.left)])
+	l.left -= n
+	return n, err
+}
+
 // begin reads the header of a file.
 func (r *Reader) begin(in io.Reader) (*Header, error) {
-	r.in = bufio.NewReaderSize(in, 64<<10)
-	b, err := r.message()
-	if err != nil {
-		return nil, fmt.Errorf("%w: no header", ErrMalformed)
-	}
+	r.in.in = bufio.NewReaderSize(in, 64<<10)
+	r.items = decoding.NewDecoder(&r.in)
+	first, _ := r.in.in.Peek(64) // also of a shorter file
 	var h Header
-	if err := decodeMessage(&r.fields, b, &h, (*coder).header); err != nil {
-		return nil, err
-	}
-	if h.Format != format {
+	err := r.item(&h)
+	switch {
+	case !bytes.Contains(first, []byte(format)) || err == nil && h.Format != format:
 		return nil, fmt.Errorf("%w: it does not begin as a recording does", ErrMalformed)
-	}
-	if h.Version > Version || h.Version == 0 {
+	case bytes.Contains(first, []byte("\n\x0e"+format)): // protobuf: its first field
+		return nil, fmt.Errorf("the recording has version 1 of the format, and this build reads %d", Version)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("%w: no whole header", ErrMalformed)
+	case err != nil:
+		return nil, err
+	case h.Version != Version:
 		return nil, fmt.Errorf("the recording has version %d of the format, and this build reads %d", h.Version, Version)
 	}
 	if r.piece > 0 && h.Piece != r.piece+1 {
@@ -122,44 +141,23 @@ func (r *Reader) begin(in io.Reader) (*Header, error) {
 	return &h, nil
 }
 
-// message returns the bytes of the next message, which are valid until the next call. io.EOF: the file ends after a message;
-// io.ErrUnexpectedEOF: within one.
-func (r *Reader) message() ([]byte, error) {
-	if _, err := r.in.Peek(1); err != nil {
-		return nil, err
-	}
-	n, err := binary.ReadUvarint(r.in)
+// item reads the next item of a file. io.EOF: the file ends before it; io.ErrUnexpectedEOF: within it.
+func (r *Reader) item(v any) error {
+	r.in.left = MaxEntry
+	err := r.items.Decode(v)
 	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, io.ErrUnexpectedEOF
-	case err != nil || n > MaxEntry:
-		return nil, fmt.Errorf("%w: a message of %d bytes, want at most %d", ErrMalformed, n, MaxEntry)
+	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrMalformed):
+		return err
 	}
-	if uint64(cap(r.buf)) < n {
-		r.buf = make([]byte, n)
-	}
-	b := r.buf[:n]
-	if _, err := io.ReadFull(r.in, b); err != nil {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return b, nil
-}
-
-func decodeMessage[T any](fields *[]field, b []byte, v *T, body func(*coder, *T)) error {
-	c := &coder{mode: decode, room: maxElements}
-	c.in = c.fieldsOf(b, (*fields)[:0])
-	*fields = c.in
-	if c.err == nil {
-		body(c, v)
-	}
-	return c.err
+	return fmt.Errorf("%w: %w", ErrMalformed, err)
 }
 
 // Next returns the next entry, which is valid until the next call; io.EOF after the last one. Inventory that a later file repeats is
 // left out, unless it is the first file that is read.
 func (r *Reader) Next() (*Entry, error) {
 	for {
-		b, err := r.message()
+		e := &Entry{}
+		err := r.item(e)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			if r.cut = !errors.Is(err, io.EOF); r.cut && len(r.files) > 0 {
 				r.problem("file %d ends within an entry", r.piece)
@@ -171,10 +169,6 @@ func (r *Reader) Next() (*Entry, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
-		}
-		e := &Entry{}
-		if err := decodeMessage(&r.fields, b, e, (*coder).entry); err != nil {
 			return nil, fmt.Errorf("after entry %d: %w", r.serial, err)
 		}
 		if e.Serial == 0 && r.later {
@@ -196,8 +190,8 @@ func (r *Reader) note(e *Entry) {
 		}
 		r.serial = e.Serial
 	}
-	if e.Other != "" {
-		r.problem("entry %d is an event of kind %s, which the format does not have", e.Serial, e.Other)
+	if e.Event.Other != "" {
+		r.problem("entry %d is an event of kind %s, which the format does not have", e.Serial, e.Event.Other)
 	}
 	for _, l := range e.Begins {
 		if l.Law == 0 {
@@ -206,7 +200,7 @@ func (r *Reader) note(e *Entry) {
 	}
 	for _, s := range e.Steps {
 		for _, a := range s.Actions {
-			if a.Action == nil {
+			if a.Value == nil {
 				r.problem("entry %d has an action of kind %q, which the format does not have", e.Serial, a.Other)
 			}
 		}

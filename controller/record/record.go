@@ -1,9 +1,8 @@
 // Package record stores the events that a controller's laws got, and the actions that they gave. It replays the events: through the
 // same law, to check that it decides the same, or through another law or other parameters, to compare.
 //
-//	record.proto  the format (made from the code below)
-//	coder.go      protobuf's wire format, one description of a message for both directions
-//	events.go, actions.go, entry.go  the messages
+//	entry.go      the format: a sequence of CBOR items (RFC 8742), a Header and then Entries
+//	format.go     which kinds of events and actions it has, and the limits of what is read
 //	writer.go     files of a limited size; the laws never wait for them
 //	reader.go     the files of a recording, in order
 //	replay.go     a law with recorded events
@@ -12,15 +11,16 @@ package record
 
 import "errors"
 
-// Version is the version of the format. A reader refuses later ones.
-const Version = 1
+// Version is the version of the format: of the types in entry.go, and of all events and actions. A reader refuses others. Version 1 was
+// protobuf.
+const Version = 2
 
 // Limits of a recording.
 const (
-	MaxEntry    = 4 << 20 // bytes of a message
-	maxElements = 1 << 19 // of all lists of a message
+	MaxEntry    = 4 << 20 // bytes
+	maxElements = 1 << 17 // of a list
 	maxLaws     = 4096    // of a recording
-	maxText     = 1 << 16 // bytes of a string
+	maxText     = 1 << 16 // bytes of a law's parameters
 )
 
 // ErrMalformed is the error for bytes that are no recording.

@@ -80,7 +80,9 @@ type replay struct {
 	o     Options
 	other bool
 	laws  []*run
-	c     coder
+	was   bytes.Buffer
+	is    bytes.Buffer
+	list  []any
 }
 
 // Replay reads a recording to its end, and runs laws with its events.
@@ -110,7 +112,7 @@ func Replay(r *Reader, o Options) (res *Result, err error) {
 			return nil, err
 		}
 		serial = e.Serial
-		if e.Serial > 0 && (e.Event != nil || e.Other != "") {
+		if e.Serial > 0 && (e.Event.Value != nil || e.Event.Other != "") {
 			res.Entries++
 		}
 		for _, b := range e.Begins {
@@ -119,9 +121,11 @@ func Replay(r *Reader, o Options) (res *Result, err error) {
 				return nil, err
 			}
 		}
-		if e.Event != nil {
+		if e.Event.Value != nil {
 			res.LastedNs = e.Now
-			p.step(e)
+			if err := p.step(e); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := p.unused(used); err != nil {
@@ -245,29 +249,30 @@ func checkParams(text []byte, params any) error {
 }
 
 // step runs the laws that got an event, and compares their actions. Another law in their place gets every event.
-func (p *replay) step(e *Entry) {
+func (p *replay) step(e *Entry) error {
 	for _, l := range p.laws {
-		var raw []byte
+		var recorded []Item[law.Action]
 		got := l.number == 0 || e.Serial == 0
 		for _, s := range e.Steps {
-			if s.Law != l.number && l.number != 0 {
-				continue
-			}
-			got = true
-			raw = append(raw, s.raw...)
-			for _, a := range s.Actions {
-				l.was.add(e.Now, a.Action)
+			if s.Law == l.number || l.number == 0 {
+				got, recorded = true, append(recorded, s.Actions...)
 			}
 		}
-		_, tick := e.Event.(law.Tick)
+		for _, a := range recorded {
+			l.was.add(e.Now, a.Value)
+		}
+		_, tick := e.Event.Value.(law.Tick)
 		if got && (!p.other || !tick) {
-			p.run(l, e, e.Event)
+			p.run(l, e, e.Event.Value)
 		}
 		if p.other {
 			p.ticks(l, e)
 		}
-		p.compare(l, e, raw)
+		if err := p.compare(l, e, recorded); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // run runs a law with an event. Its actions are added to those of the entry.
@@ -292,26 +297,48 @@ func (p *replay) ticks(l *run, e *Entry) {
 	}
 }
 
-// compare compares the actions of an entry with the recorded bytes.
-func (p *replay) compare(l *run, e *Entry, raw []byte) {
-	p.c.b = p.c.b[:0]
-	p.c.actionList(l.out, l.owner, e.Cause)
-	if !bytes.Equal(p.c.b, raw) {
+// compare compares the actions of an entry with the recorded ones, to the byte.
+func (p *replay) compare(l *run, e *Entry, recorded []Item[law.Action]) error {
+	was, err := p.encode(&p.was, plain(p.list[:0], recorded))
+	if err != nil {
+		return err
+	}
+	is, err := p.encode(&p.is, issued(p.list[:0], l.out, l.owner, e.Cause))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(is, was) {
 		if l.result.Differ++; l.result.First == nil {
-			d := &Difference{Serial: e.Serial, Now: e.Now, Event: eventText(e.Event), Recorded: []string{}, Replayed: []string{}}
-			for _, s := range e.Steps {
-				if s.Law == l.number || l.number == 0 {
-					for _, a := range s.Actions {
-						d.Recorded = append(d.Recorded, actionText(a.Action, a.Other))
-					}
-				}
+			d := &Difference{Serial: e.Serial, Now: e.Now, Event: eventText(e.Event.Value), Recorded: []string{}, Replayed: []string{}}
+			for _, a := range recorded {
+				d.Recorded = append(d.Recorded, actionText(a))
 			}
 			for _, a := range l.out {
-				d.Replayed = append(d.Replayed, actionText(a, ""))
+				d.Replayed = append(d.Replayed, actionText(Item[law.Action]{Value: a}))
 			}
 			l.result.First = d
 		}
 	}
 	clear(l.out)
 	l.out = l.out[:0]
+	return nil
+}
+
+// encode encodes a list of actions.
+func (p *replay) encode(to *bytes.Buffer, list []any) ([]byte, error) {
+	p.list = list
+	to.Reset()
+	return encode(to, list)
+}
+
+// plain returns recorded events or actions as they were encoded.
+func plain[V any](to []any, items []Item[V]) []any {
+	for _, i := range items {
+		if any(i.Value) == nil {
+			to = append(to, i.Other)
+		} else {
+			to = append(to, known(i.Value))
+		}
+	}
+	return to
 }

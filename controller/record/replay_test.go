@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/fxamacker/cbor/v2"
 
 	"weir/internal/testseed"
 	"weir/law"
@@ -73,9 +73,9 @@ func TestReplay_ChangedByte(t *testing.T) {
 		other := rewritten(t, path, func(e *Entry) {
 			for i := range e.Steps {
 				for j := range e.Steps[i].Actions {
-					if g, is := e.Steps[i].Actions[j].Action.(law.Grant); is && !done {
+					if g, is := e.Steps[i].Actions[j].Value.(law.Grant); is && !done {
 						change(&g)
-						e.Steps[i].Actions[j].Action, done = g, true
+						e.Steps[i].Actions[j].Value, done = g, true
 					}
 				}
 			}
@@ -93,19 +93,25 @@ func TestReplay_ChangedByte(t *testing.T) {
 func rewritten(t testing.TB, path string, change func(*Entry)) string {
 	t.Helper()
 	r := open(t, path)
-	var c coder
-	c.header(&r.Header)
-	b := append(protowire.AppendVarint(nil, uint64(len(c.b))), c.b...)
+	b := headerOnly(t, &r.Header)
 	for _, e := range all(t, r) {
 		change(e)
-		one := encoded(e)
-		b = append(protowire.AppendVarint(b, uint64(len(one))), one...)
+		b = append(b, encoded(t, e)...)
 	}
 	out := filepath.Join(t.TempDir(), "copy")
 	if err := os.WriteFile(out, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func headerOnly(t testing.TB, h *Header) []byte {
+	t.Helper()
+	b, err := encode(new(bytes.Buffer), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // A recording that lost entries cannot be said to be equal.
@@ -117,13 +123,15 @@ func TestReplay_NotWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out []byte
-	for rest := b; len(rest) > 0; n++ { // without message 50
-		size, used := protowire.ConsumeVarint(rest)
-		end := used + int(size)
-		if n != 50 {
-			out = append(out, rest[:end]...)
+	for rest := b; len(rest) > 0; n++ { // without item 50
+		_, after, err := first(rest)
+		if err != nil {
+			t.Fatal(err)
 		}
-		rest = rest[end:]
+		if n != 50 {
+			out = append(out, rest[:len(rest)-len(after)]...)
+		}
+		rest = after
 	}
 	other := filepath.Join(t.TempDir(), "gap")
 	if err := os.WriteFile(other, out, 0o600); err != nil {
@@ -132,6 +140,12 @@ func TestReplay_NotWhole(t *testing.T) {
 	if res := replayed(t, other, Options{}); res.Same() || len(res.Problems) != 1 || res.Problems[0] != "1 entries before entry 51 are missing" {
 		t.Errorf("%+v", res)
 	}
+}
+
+// first returns the first item, and what follows it.
+func first(b []byte) (item cbor.RawMessage, after []byte, err error) {
+	after, err = cbor.UnmarshalFirst(b, &item)
+	return item, after, err
 }
 
 // Other parameters decide otherwise, and the difference is that of a law which runs with them.
@@ -233,10 +247,8 @@ func FuzzReplay(f *testing.F) {
 	f.Add(b[:len(b)/2])
 	f.Add([]byte{})
 	for _, e := range events {
-		one := encoded(&Entry{Serial: 1, Event: drawn(testseed.New(f), e)})
-		c := coder{}
-		c.header(&Header{Format: format, Version: 1, Piece: 1})
-		f.Add(append(append(protowire.AppendVarint(nil, uint64(len(c.b))), c.b...), append(protowire.AppendVarint(nil, uint64(len(one))), one...)...))
+		one := encoded(f, &Entry{Serial: 1, Event: Item[law.Event]{Value: drawn(testseed.New(f), e)}})
+		f.Add(append(headerOnly(f, &Header{Format: format, Version: Version, Piece: 1}), one...))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := &Reader{}

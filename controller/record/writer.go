@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"github.com/fxamacker/cbor/v2"
 
 	"weir/law"
 	"weir/law/inventory"
@@ -45,18 +46,19 @@ type Writer struct {
 	cfg  Config
 	file *files
 
-	c       coder             // of the laws' goroutine, as all of these
-	last    uint64            // serial number of the entry
-	cause   uint64            // serial number of the controller's event
-	entry   bool              // one has begun
-	event   law.Event         // of the entry; borrowed, and only compared
-	now     time.Duration     // of the entry
-	stepped uint32            // the last law of the entry
+	last    uint64    // serial number of the entry; of the laws' goroutine, as all of these
+	cause   uint64    // serial number of the controller's event
+	entry   written   // that has begun; serial number 0: none
+	event   law.Event // of the entry; borrowed, and only compared
+	parts   bytes.Buffer
+	whole   bytes.Buffer
+	list    []any             // the actions of a step
 	laws    []LawBegins       // all
 	more    []LawBegins       // that no entry has yet
 	piece   int64             // bytes of the current file
 	context map[string][]byte // the newest inventory, by switch or host: encoded entries
 	known   int               // bytes of context
+	err     error             // the entry cannot be encoded
 
 	mu      sync.Mutex // guards what waits
 	waiting chunk
@@ -158,71 +160,57 @@ func (w *Writer) Cause(serial uint64) {
 
 // step adds what a law did with an event. Laws that get the same event one after the other share an entry.
 func (w *Writer) step(t *tap, now time.Duration, e law.Event, actions []law.Action) {
-	if !w.entry || e != w.event || now != w.now || t.number <= w.stepped {
+	steps := w.entry.Steps
+	if w.entry.Serial == 0 || e != w.event || now != w.entry.Now || t.number <= steps[len(steps)-1].Law {
 		w.end()
-		w.begin(now)
+		w.last++
+		w.entry.Serial, w.entry.Now, w.entry.Cause = w.last, now, w.cause
 		w.event = e
-		num(&w.c, 7, "", &w.cause)
-		before, other := len(w.c.b), ""
-		w.c.encodeEvent(e, &other)
-		w.c.str(4, "", &other)
-		w.remember(e, w.c.b[before:])
+		w.entry.Event = w.encode(known(e))
+		w.remember(e, w.entry.Event)
 	}
-	w.stepped = t.number
-	step := w.c.open(5)
-	num(&w.c, 1, "", &t.number)
-	if len(actions) > 0 {
-		all := w.c.open(2)
-		w.c.actionList(actions, t.owner, w.cause)
-		w.c.shut(all)
-	}
-	w.c.shut(step)
+	w.list = issued(w.list[:0], actions, t.owner, w.cause)
+	w.entry.Steps = append(w.entry.Steps, step[cbor.RawMessage]{Law: t.number, Actions: w.encode(w.list)})
+	clear(w.list)
 }
 
-func (w *Writer) begin(now time.Duration) {
-	w.last++
-	w.c.b = w.c.b[:0]
-	num(&w.c, 1, "", &w.last)
-	signed(&w.c, 2, "", &now)
-	w.entry, w.now, w.stepped = true, now, 0
+func (w *Writer) encode(v any) cbor.RawMessage {
+	b, err := encode(&w.parts, v)
+	if w.err == nil {
+		w.err = err
+	}
+	return b
 }
 
-// actionList encodes the message Actions, as the controller issues them: a grant names its owner and the event that it answers.
-func (c *coder) actionList(actions []law.Action, owner law.Owner, cause uint64) {
+// issued returns actions as a recording has them, and as the controller issues them: a grant names its owner and the event that it
+// answers.
+func issued(to []any, actions []law.Action, owner law.Owner, cause uint64) []any {
 	for _, a := range actions {
-		one, other := c.open(1), ""
 		if g, is := a.(law.Grant); is {
-			c.granted = g // a copy of its own would be allocated
-			issue(&c.granted, owner, cause)
-			sub(c, 1, &c.granted, (*coder).grant)
-		} else {
-			c.encodeAction(a, &other)
+			if g.Owner = owner; g.Cause == 0 {
+				g.Cause = cause
+			}
+			a = g
 		}
-		c.str(15, "", &other)
-		c.shut(one)
+		to = append(to, known(a))
 	}
-}
-
-// issue makes a grant as a controller issues it.
-func issue(g *law.Grant, owner law.Owner, cause uint64) {
-	if g.Owner = owner; g.Cause == 0 {
-		g.Cause = cause
-	}
+	return to
 }
 
 // end ends the entry, if one has begun.
 func (w *Writer) end() {
-	if !w.entry {
+	if w.entry.Serial == 0 {
 		return
 	}
-	w.entry, w.event = false, nil
-	for i := range w.more {
-		sub(&w.c, 3, &w.more[i], (*coder).lawBegins)
-	}
-	w.more = w.more[:0]
-	if len(w.c.b) > MaxEntry {
+	w.entry.Begins = w.more
+	w.whole.Reset()
+	b, err := encode(&w.whole, &w.entry)
+	err = cmp.Or(w.err, err)
+	w.entry, w.event, w.more, w.err = written{Steps: w.entry.Steps[:0]}, nil, w.more[:0], nil
+	w.parts.Reset()
+	if err != nil || len(b) > MaxEntry {
 		w.lost.Add(1)
-		w.c.b = nil
+		w.parts, w.whole = bytes.Buffer{}, bytes.Buffer{} // they may be large
 		return
 	}
 	w.mu.Lock()
@@ -230,9 +218,9 @@ func (w *Writer) end() {
 	if w.piece >= w.cfg.Bytes/pieces {
 		w.turn()
 	}
-	w.waiting.data = append(protowire.AppendVarint(w.waiting.data, uint64(len(w.c.b))), w.c.b...)
+	w.waiting.data = append(w.waiting.data, b...)
 	w.waiting.entries++
-	w.piece += int64(len(w.c.b))
+	w.piece += int64(len(b))
 	if len(w.waiting.data) >= chunkBytes {
 		w.hand()
 	}
@@ -275,25 +263,28 @@ func (w *Writer) turn() {
 }
 
 func (w *Writer) inventory() {
-	c := coder{}
-	for i := range w.laws {
-		sub(&c, 3, &w.laws[i], (*coder).lawBegins)
+	b, err := encode(new(bytes.Buffer), &written{Begins: w.laws, Event: noEvent})
+	if err != nil {
+		b = nil // a reader says that a law did not begin
 	}
-	w.waiting.data = append(protowire.AppendVarint(w.waiting.data[:0], uint64(len(c.b))), c.b...)
+	w.waiting.data = append(w.waiting.data[:0], b...)
 	for _, b := range w.context {
-		w.waiting.data = append(protowire.AppendVarint(w.waiting.data, uint64(len(b))), b...)
+		w.waiting.data = append(w.waiting.data, b...)
 	}
 }
 
 // remember keeps the newest inventory.
-func (w *Writer) remember(e law.Event, encoded []byte) {
-	set := func(kind string, n uint64, encoded []byte) {
+func (w *Writer) remember(e law.Event, encoded cbor.RawMessage) {
+	set := func(kind string, n uint64, encoded cbor.RawMessage) {
 		key := fmt.Sprint(kind, n)
 		w.known -= len(w.context[key])
 		delete(w.context, key)
-		if encoded != nil && w.known+len(encoded) <= contextMax {
-			w.context[key] = bytes.Clone(encoded)
-			w.known += len(encoded)
+		if encoded == nil {
+			return
+		}
+		if b, err := encode(new(bytes.Buffer), &written{Event: encoded}); err == nil && w.known+len(b) <= contextMax {
+			w.context[key] = b
+			w.known += len(b)
 		}
 	}
 	switch e := e.(type) {
@@ -355,9 +346,8 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	w.end()
-	w.begin(0)
-	ends := true
-	w.c.flag(6, "", &ends)
+	w.last++
+	w.entry.Serial, w.entry.Event, w.entry.Ends = w.last, noEvent, true
 	w.end()
 	w.mu.Lock()
 	select { // the last entries may wait

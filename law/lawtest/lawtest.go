@@ -86,7 +86,7 @@ func overwrite(v reflect.Value) {
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
 				overwrite(v.Field(i))
-			} else if v.CanSet() {
+			} else if v.CanSet() && v.Type().Field(i).Name != "_" {
 				v.SetZero()
 				return
 			}

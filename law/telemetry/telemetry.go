@@ -28,6 +28,8 @@ type Telemetry struct {
 
 // Port is what one port counted. A law that drops packets at the port does so before they are counted here.
 type Port struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	N            uint32 // the switch's number of the port
 	BacklogBytes uint64 // in the queue at the reading
 	PeakBytes    uint64 // the largest backlog that a packet found since the reading before, or that of the reading
@@ -40,6 +42,8 @@ type Port struct {
 
 // Marks are packets with CE that were offered to the queue. They include packets that another switch has marked before.
 type Marks struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	Packets uint64    // all
 	ByVM    []VMMarks // by the VM that sent them, in no order; at most MaxVMs
 	Unknown uint64    // those from addresses of no configured VM
@@ -48,6 +52,8 @@ type Marks struct {
 
 // VMMarks are the marked packets of a VM.
 type VMMarks struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	VM      law.VM
 	Packets uint64
 }
@@ -84,6 +90,8 @@ const Kinds = 7
 
 // PortArrivals is what began and ended at one port.
 type PortArrivals struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	N      uint32
 	Counts Counts
 	Pairs  []Pair // of SYN, SYNACK, Resume, Found and Request, in no order; at most MaxPairs
@@ -91,7 +99,11 @@ type PortArrivals struct {
 }
 
 // Counts are numbers of arrivals.
-type Counts struct{ SYN, SYNACK, FIN, RST, Resume, Found, Request uint64 }
+type Counts struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
+	SYN, SYNACK, FIN, RST, Resume, Found, Request uint64
+}
 
 // Add adds n arrivals of each kind in k.
 func (c *Counts) Add(k Kind, n uint64) {
@@ -105,6 +117,8 @@ func (c *Counts) Add(k Kind, n uint64) {
 // Pair is the addresses of arrivals at a port, which kinds they were, and how many: SYNs and SYN-ACKs, resumed flows, and
 // requests. A pair can be listed twice. An agent of an earlier version gives no numbers.
 type Pair struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
 	Source, Destination        netip.Addr
 	Kinds                      Kind
 	Opened, Resumed, Requested uint32
