@@ -128,15 +128,19 @@ const (
 func TestSwitchCredits_Killed(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
+	bps, buffer, flows, waiting := uint64(machineBps), uint32(80*machineTarget), manyFlows, uint32(500)
+	if !*soak { // in proportion, for a slow machine
+		bps, buffer, flows, waiting = bps/4, buffer/4, flows/4, waiting/4
+	}
 	// The buffer is so large that few flows wait for their timers while they begin.
-	testnet.Shape(t, m.Port, machineBps, 80*machineTarget, 2*1514)
+	testnet.Shape(t, m.Port, bps, buffer, 2*1514)
 	credits := []string{"--credits", "on", "--target-fraction", "0.0125"}
 	p := m.switchUp("weir", credits...)
 	m.patient(p)
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, manyFlows)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, flows)
 	var longest time.Duration
 	for n := range rounds(2, 20) {
-		m.until(p, "500 packets wait", func() bool { return m.parked().Packets >= 500 })
+		m.until(p, "packets wait", func() bool { return m.parked().Packets >= waiting })
 		streams.Mark()
 		p.kill()
 		killed := time.Now()
