@@ -21,7 +21,7 @@ type Params struct {
 	AckThreshold  float64      `json:"ack_threshold" jsonschema:"minimum=0.5,maximum=1" jsonschema_description:"outside an incast data is dropped above this fraction of the buffer, which keeps room for ACKs, SYNs and FINs; 1: no room is kept (ack_threshold_)"`
 	DivWin        bool         `json:"divwin" jsonschema_description:"in an incast a flow gets the buffer divided by the number of flows, not one packet (divwin_)"`
 	Persist       bool         `json:"persist" jsonschema_description:"a flow that was idle and sends again counts, too (persist_)"`
-	SYNACK        bool         `json:"syn_ack,omitempty" jsonschema_description:"in an incast SYN-ACKs are limited, too, as under the law sicc; not in the ns-2 code"`
+	SYNACK        bool         `json:"syn_ack" jsonschema_description:"in an incast SYN-ACKs are limited, too, as under the law sicc; not in the ns-2 code"`
 	IncastOnly    bool         `json:"incast_only" jsonschema_description:"false: an incast begins at a packet that finds more than on_fraction in the queue, and is not predicted (incastonly_)"`
 }
 
