@@ -145,8 +145,7 @@ func (r *Reader) begin(in io.Reader) (*Header, error) {
 func (r *Reader) item(v any) error {
 	r.in.left = MaxEntry
 	err := r.items.Decode(v)
-	switch {
-	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrMalformed):
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrMalformed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrMalformed, err)

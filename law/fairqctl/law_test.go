@@ -112,12 +112,12 @@ func (s *script) opens(a int, port uint16, b int) string {
 	return s.sends(a, b, [2]uint16{port, 80}, fabric.FlagSYN) + s.sends(b, a, [2]uint16{80, port}, fabric.FlagSYN|fabric.FlagACK)
 }
 
-// closes has the opener of the connection from port 1000 send its FIN, or the answerer.
-func (s *script) closes(a, b int, answerer bool) string {
+// closes has host a, the opener of the connection from port 1000 to host 1, send its FIN, or the answerer.
+func (s *script) closes(a int, answerer bool) string {
 	if answerer {
-		return s.sends(b, a, [2]uint16{80, 1000}, fabric.FlagFIN|fabric.FlagACK)
+		return s.sends(1, a, [2]uint16{80, 1000}, fabric.FlagFIN|fabric.FlagACK)
 	}
-	return s.sends(a, b, [2]uint16{1000, 80}, fabric.FlagFIN|fabric.FlagACK)
+	return s.sends(a, 1, [2]uint16{1000, 80}, fabric.FlagFIN|fabric.FlagACK)
 }
 
 func (s *script) want(what, got, want string) {
@@ -155,11 +155,11 @@ func TestWindows(t *testing.T) {
 	s.want("third", s.opens(2, 1001, 1), "2>1:22500 1>2:33750")
 	s.want("its update", s.after(ms), "3>1:22500")
 	s.flows("three", 3, 2, 1)
-	s.want("end of data to port 1", s.closes(3, 1, false), "")
-	s.want("the same again", s.closes(3, 1, false), "")
+	s.want("end of data to port 1", s.closes(3, false), "")
+	s.want("the same again", s.closes(3, false), "")
 	s.want("update after the end", s.after(ms), "2>1:33750")
 	s.flows("FQ-8: the other direction counts", 2, 2, 1)
-	s.want("its end", s.closes(3, 1, true)+s.after(ms), "")
+	s.want("its end", s.closes(3, true)+s.after(ms), "")
 	s.flows("both", 2, 2, 0)
 	if c := s.l.Counts(); c.Opened != 3 || c.Ended != 1 || c.Granted != 9 || c.Unknown+c.Nowhere+c.Malformed != 0 {
 		t.Errorf("%+v", c)
@@ -187,7 +187,7 @@ func TestFQ8_RST(t *testing.T) {
 	for range 2 {
 		s.sends(1, 2, [2]uint16{80, 1000}, fabric.FlagRST)
 	}
-	s.closes(2, 1, false)
+	s.closes(2, false)
 	s.flows("reset", 0, 0)
 	if len(s.l.conns) != 0 {
 		t.Error("the connection is still known")
@@ -229,7 +229,7 @@ func TestLease(t *testing.T) {
 	s.opens(2, 1000, 1)
 	s.want("before", s.after(299*ms), "")
 	s.want("renewed", s.after(ms), "2>1:67500 1>2:67500")
-	s.closes(2, 1, false)
+	s.closes(2, false)
 	s.want("only the other", s.after(300*ms), "1>2:67500")
 	s.want("a new flow", s.opens(2, 1001, 1), "2>1:67500 1>2:33750")
 	s.sends(2, 1, [2]uint16{1001, 80}, fabric.FlagRST)
