@@ -70,7 +70,8 @@ func (l *answering) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 	case *inventory.HostLeft:
 		l.note("host %d left", e.At)
 	case *telemetry.Arrivals:
-		l.note("switch %d: %d SYN at port %d, pairs %v", e.At, e.Ports[0].Counts.SYN, e.Ports[0].N, e.Ports[0].Pairs)
+		pair := e.Ports[0].Pairs[0]
+		l.note("switch %d: %d SYN at port %d, of %v to %v", e.At, e.Ports[0].Counts.SYN, e.Ports[0].N, pair.Source, pair.Destination)
 	case *telemetry.Telemetry:
 		for vm := range l.vms {
 			out = append(out, law.Grant{Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm}}, Value: e.Ports[0].BacklogBytes, Lease: time.Second})
@@ -257,7 +258,7 @@ func TestAgents_ReportToGrant(t *testing.T) {
 	h1.hosts(t, 7, 1, 1, 5)
 	h2.hosts(t, 8, 1, 2)
 	for _, says := range []string{
-		"switch 3: 1 ports, the first swp1 at 1Gbit", "host 7: [1 5]", "host 8: [2]", "switch 3: 2 SYN at port 1, pairs [{10.0.0.1 10.0.0.9 1 0 0 0}]",
+		"switch 3: 1 ports, the first swp1 at 1Gbit", "host 7: [1 5]", "host 8: [2]", "switch 3: 2 SYN at port 1, of 10.0.0.1 to 10.0.0.9",
 	} {
 		k.until(says, func() bool { return k.law.has(says) })
 	}
