@@ -75,8 +75,8 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 	}
 	s.mu.Unlock()
 	for _, v := range out {
-		s.counts.Add(v.reason)
 		s.log.Warn("a connection is ended", "identity", v.id, "reason", v.reason, "error", v.err)
+		s.counts.Add(v.reason)
 		_ = s.nats.DisconnectClientByID(v.cid) // it may have ended itself
 	}
 }

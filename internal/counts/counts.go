@@ -18,6 +18,10 @@ type Counts struct {
 func (c *Counts) Add(reason string) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.add(reason)
+}
+
+func (c *Counts) add(reason string) uint64 {
 	if c.n == nil {
 		c.n = map[string]uint64{}
 	}
@@ -36,9 +40,12 @@ func (c *Counts) All() map[string]uint64 {
 	return out
 }
 
-// Refuse counts a refusal, and logs the first of its reason, the second, the fourth, and so on.
+// Refuse counts a refusal, and logs the first of its reason, the second, the fourth, and so on. Whoever reads the count finds
+// the line in the log.
 func (c *Counts) Refuse(log *slog.Logger, text, reason string, args ...any) {
-	if n := c.Add(reason); n&(n-1) == 0 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.add(reason); n&(n-1) == 0 {
 		log.Warn(text, append(args, "reason", reason, "times", n)...)
 	}
 }
