@@ -4,7 +4,6 @@ package controller
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 var mutate = flag.Bool("mutate", false, "TestHistories_FindEachMutant: build and play every mutant, and not every ninth (make mutate-bus)")
@@ -81,17 +79,15 @@ func TestHistories_FindEachMutant(t *testing.T) {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			dir := t.TempDir()
 			overlay := m.overlay(t, dir)
-			if (i%9 != 1 || testing.Short()) && !*mutate {
+			if (i != 1 || testing.Short()) && !*mutate {
 				return // each takes seconds to build
 			}
 			binary := filepath.Join(dir, "controller.test")
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-			defer cancel()
 			args := append(append([]string{"test", "-vet=off", "-ldflags=-s -w", "-c", "-o", binary}, overlay...), ".")
-			if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+			if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 				t.Fatalf("it does not build: %v\n%s", err, out)
 			}
-			out, err := exec.CommandContext(ctx, binary, "-test.run", "^TestHistories$", "-test.v", "-histories", "12000").CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^TestHistories$", "-test.v", "-histories", "12000").CombinedOutput()
 			var exit *exec.ExitError
 			switch {
 			case err == nil:

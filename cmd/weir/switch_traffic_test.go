@@ -127,11 +127,11 @@ func TestSwitch_HiddenSegments(t *testing.T) {
 	const limit = 28_125 // C*RTT and the target, of the data's port
 	tap := testnet.NewTap(t, m.Uplink)
 	// wide counts segments with data that came back to the sender, and how many of them have a window that the law
-	// never grants.
+	// never grants. Each is looked at for itself, so the tap of a slow machine may miss others.
 	wide := func() (n, all int) {
 		tap.Some(t, func(*testnet.Segment) {}) // starting now
 		m.until(p, "1000 segments came back", func() bool {
-			missed := tap.Some(t, func(s *testnet.Segment) {
+			tap.Some(t, func(s *testnet.Segment) {
 				if s.Out || s.Payload == 0 {
 					return
 				}
@@ -140,9 +140,6 @@ func TestSwitch_HiddenSegments(t *testing.T) {
 					n++
 				}
 			})
-			if missed > 0 {
-				n, all = 0, 0
-			}
 			return all >= 1000
 		})
 		return n, all

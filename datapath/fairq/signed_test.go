@@ -81,7 +81,8 @@ func signedLive(t *testing.T, o testnet.PathOptions, ip net.IP, config fairq.Con
 	f := p.govern(t, limitedTo(grant), limitedTo(grant), config)
 	plain := p.Dial(t, p.Listen(t, ip, testnet.WindowScale(scale)), testnet.WindowScale(scale))
 	young := p.Dial(t, signing, testnet.WindowScale(scale), signedWith(ip))
-	for _, c := range []*testnet.Pair{plain, young, old} {
+	all := []*testnet.Pair{plain, young, old}
+	for _, c := range all {
 		testnet.Send(t, c.Client, c.Server, bytes)
 		testnet.Send(t, c.Server, c.Client, bytes)
 		for _, end := range [][2]*net.TCPConn{{c.Client, c.Server}, {c.Server, c.Client}} {
@@ -103,10 +104,18 @@ func signedLive(t *testing.T, o testnet.PathOptions, ip net.IP, config fairq.Con
 		}
 	}
 	p.checksums(t)
-	out, in := statsOfBoth(t, f)
+	var out, in fairq.Stats
+	testnet.Until(t, "all three connections count", func() bool { // on a slow machine the first is idle again when the last has sent
+		for _, c := range all {
+			testnet.Send(t, c.Client, c.Server, 1)
+			testnet.Send(t, c.Server, c.Client, 1)
+		}
+		out, in = statsOfBoth(t, f)
+		return out.Flows == 3 && in.Flows == 3
+	})
 	for _, s := range []fairq.Stats{out, in} {
-		if s.Signed < 20 || s.Flows != 3 || s.Rewritten == 0 || s.Dropped != 0 {
-			t.Errorf("%s: %d signed, %d flows, %d rewritten, %d dropped", s.Port, s.Signed, s.Flows, s.Rewritten, s.Dropped)
+		if s.Signed < 20 || s.Rewritten == 0 || s.Dropped != 0 {
+			t.Errorf("%s: %d signed, %d rewritten, %d dropped", s.Port, s.Signed, s.Rewritten, s.Dropped)
 		}
 	}
 	sources, err := f.SignedSources(10)
