@@ -40,8 +40,8 @@ func (c *Counts) All() map[string]uint64 {
 	return out
 }
 
-// Refuse counts a refusal, and logs the first of its reason, the second, the fourth, and so on. Whoever reads the count finds
-// the line in the log.
+// Refuse counts a refusal, and logs the first of its reason, the second, the fourth, and so on. The line is in the log before
+// the count can be read.
 func (c *Counts) Refuse(log *slog.Logger, text, reason string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
