@@ -208,7 +208,7 @@ func (l *Law) join(from, to netip.Addr) {
 	pr.flows++
 	st := pr.to
 	st.flows++
-	if pr.guest.vm == 0 {
+	if pr.guest.VM == 0 {
 		l.counts.Unknown++
 	}
 	if st.port == nil {
@@ -252,7 +252,7 @@ func differs(is, want uint64) bool {
 // limit grants a pair the window of its port, if that differs from what it has, or again.
 func (l *Law) limit(pr *pair, again bool) {
 	window := l.windowOf(pr.to.port)
-	if pr.guest.vm == 0 || window == 0 {
+	if pr.guest.VM == 0 || window == 0 {
 		pr.value = 0
 		l.queue(pr, nil)
 		return
@@ -265,7 +265,7 @@ func (l *Law) limit(pr *pair, again bool) {
 	l.counts.Granted++
 	l.why = why{port: pr.to.port, window: window, renewed: again}
 	l.out = append(l.out, law.Grant{
-		Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: pr.guest.vm, Peer: pr.to.address}}, Value: window, Lease: time.Duration(l.p.Lease),
+		Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: pr.guest.VM, Peer: pr.to.address}}, Value: window, Lease: time.Duration(l.p.Lease),
 	})
 }
 

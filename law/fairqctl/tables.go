@@ -29,14 +29,13 @@ type tables struct {
 	unused   *list.List // pairs without flows, by the time of their last flow's end
 	conns    map[ends]*connection
 	byAge    *list.List // connections, by the time of their last copy
-	vms      map[netip.Addr]guest
-	ofHost   map[law.Host][]netip.Addr
+	guests   *inventory.Guests
 }
 
 func newTables() tables {
 	return tables{
 		ports: map[law.Port]*port{}, stations: map[netip.Addr]*station{}, empty: list.New(), pairs: map[pairKey]*pair{}, granted: list.New(),
-		unused: list.New(), conns: map[ends]*connection{}, byAge: list.New(), vms: map[netip.Addr]guest{}, ofHost: map[law.Host][]netip.Addr{},
+		unused: list.New(), conns: map[ends]*connection{}, byAge: list.New(), guests: inventory.NewGuests(),
 	}
 }
 
@@ -66,7 +65,7 @@ type station struct {
 type pair struct {
 	from  netip.Addr
 	to    *station
-	guest guest // that has the address from
+	guest inventory.Guest // that has the address from
 	flows int
 	value uint64        // granted, bytes
 	at    time.Duration // of the grant, or of the last flow's end
@@ -76,12 +75,6 @@ type pair struct {
 }
 
 type pairKey struct{ from, to netip.Addr }
-
-// guest is the VM that has an address, and where it is; VM 0: none.
-type guest struct {
-	vm   law.VM
-	host law.Host
-}
 
 // ends of a connection.
 type ends struct{ opener, answerer netip.AddrPort }
@@ -203,7 +196,7 @@ func (l *Law) pairOf(from, to netip.Addr) *pair {
 		l.empty.Remove(st.unused)
 		st.unused = nil
 	}
-	pr = &pair{from: from, to: st, guest: l.vms[from], n: len(l.every), of: len(st.pairs)}
+	pr = &pair{from: from, to: st, guest: l.guests.Of(from), n: len(l.every), of: len(st.pairs)}
 	l.pairs[k], l.every, st.pairs = pr, append(l.every, pr), append(st.pairs, pr)
 	return pr
 }
@@ -221,23 +214,10 @@ func (l *Law) forget(pr *pair) {
 
 // setHost replaces the addresses of a host's VMs, and grants there what holds for them now: the host may have restarted.
 func (l *Law) setHost(h law.Host, vms []inventory.VM) {
-	for _, a := range l.ofHost[h] {
-		if l.vms[a].host == h { // it may have moved
-			delete(l.vms, a)
-		}
-	}
-	delete(l.ofHost, h)
-	for _, vm := range vms {
-		for _, p := range vm.Addresses {
-			if p.IsSingleIP() {
-				l.vms[p.Addr()] = guest{vm.Number, h}
-				l.ofHost[h] = append(l.ofHost[h], p.Addr())
-			}
-		}
-	}
+	l.guests.Set(h, vms)
 	for _, pr := range l.every {
-		now := l.vms[pr.from]
-		if now == pr.guest && now.host != h {
+		now := l.guests.Of(pr.from)
+		if now == pr.guest && now.Host != h {
 			continue
 		}
 		if pr.guest = now; pr.flows > 0 {

@@ -30,8 +30,7 @@ type Law struct {
 	ports    map[law.Port]*port
 	switches map[law.Switch][]*port // in the order in which they were reported first
 	limited  map[pair]int           // by how many ports
-	vms      map[netip.Addr]guest
-	ofHost   map[law.Host][]netip.Addr
+	guests   *inventory.Guests
 	towards  map[law.Switch]map[netip.Addr]uint32 // the port by which data to an address leaves; ArrivalsRequest
 	counts   Counts
 	renewal  time.Duration // of grants
@@ -66,12 +65,6 @@ type port struct {
 	sources map[law.VM]*source
 }
 
-// guest is the VM that has an address, and where it is.
-type guest struct {
-	vm   law.VM
-	host law.Host
-}
-
 // pair is the VM that sends data through a port, and where to.
 type pair struct {
 	vm   law.VM
@@ -85,7 +78,7 @@ func New(p Params) (*Law, error) {
 	}
 	return &Law{
 		p: p, ports: map[law.Port]*port{}, switches: map[law.Switch][]*port{}, limited: map[pair]int{},
-		vms: map[netip.Addr]guest{}, ofHost: map[law.Host][]netip.Addr{},
+		guests:  inventory.NewGuests(),
 		towards: map[law.Switch]map[netip.Addr]uint32{}, renewal: time.Duration(p.Lease) / 3,
 	}, nil
 }
@@ -106,9 +99,9 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 			}
 		}
 	case *inventory.Host:
-		l.setHost(e.At, e.VMs)
+		l.guests.Set(e.At, e.VMs)
 	case *inventory.HostLeft:
-		l.setHost(e.At, nil)
+		l.guests.Set(e.At, nil)
 	case *inventory.SwitchLeft:
 		l.forget(e.At)
 	case *telemetry.Arrivals:
@@ -231,7 +224,7 @@ func (l *Law) announce(now time.Duration, s law.Switch, a *telemetry.PortArrival
 			continue
 		}
 		if at := l.port(law.Port{Switch: s, N: port}); at != nil {
-			at.opened += l.share(now, at, l.vms[p.Destination].vm, n)
+			at.opened += l.share(now, at, l.guests.Of(p.Destination).VM, n)
 			out = l.join(at, p.Destination, p.Source, out)
 		}
 	}
@@ -258,7 +251,7 @@ func (l *Law) learn(e *telemetry.Arrivals) {
 
 // join remembers that an address sends through a port to another.
 func (l *Law) join(at *port, source, destination netip.Addr, out []law.Action) []law.Action {
-	vm := l.vms[source].vm
+	vm := l.guests.Of(source).VM
 	if vm == 0 {
 		l.counts.Unknown++
 		return out
@@ -349,24 +342,6 @@ func (l *Law) port(where law.Port) *port {
 		l.switches[where.Switch] = append(l.switches[where.Switch], at)
 	}
 	return at
-}
-
-// setHost replaces what a host's VMs may send from.
-func (l *Law) setHost(h law.Host, vms []inventory.VM) {
-	for _, a := range l.ofHost[h] {
-		if l.vms[a].host == h { // it may have moved
-			delete(l.vms, a)
-		}
-	}
-	delete(l.ofHost, h)
-	for _, vm := range vms {
-		for _, p := range vm.Addresses {
-			if p.IsSingleIP() {
-				l.vms[p.Addr()] = guest{vm.Number, h}
-				l.ofHost[h] = append(l.ofHost[h], p.Addr())
-			}
-		}
-	}
 }
 
 // forget removes the ports of a switch. Limits that they set end with their leases.

@@ -46,7 +46,7 @@ func (l *Law) began(now time.Duration, at *port, a *telemetry.PortArrivals) int6
 			n += int64(p.Resumed)
 		}
 		n = max(n, 1) // of an agent of an earlier version
-		vm := l.vms[p.Source].vm
+		vm := l.guests.Of(p.Source).VM
 		may := l.share(now, at, vm, n)
 		listed, counted = listed+n, counted+may
 		forged = forged || vm == 0 && may < n
