@@ -15,24 +15,9 @@ import (
 // newGuarded is newBed with AC/DC. Its switches mark above 20 KB.
 func newGuarded(t testing.TB, topology experiment.Topology, p acdclaw.Params) (*bed, *acdc) {
 	t.Helper()
-	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p.Threshold, p.Gain, p.Timeout = law.Limit{N: 20_000}, 1.0/16, 200e6
-	r := &experiment.Run{Laws: []string{"acdc"}, At: []string{"switch"}, Params: map[string]any{"acdc": p}}
-	r.Config.Graph, r.Config.RTT = g, 200e3
-	n, err := network.Build(event.NewQueue(), &r.Config, network.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := testWorks.Put(n, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{t: t, net: n, laws: set}
-	n.Sink = b
-	return b, n.Guards()[0].(*acdc)
+	b := newBedOf(t, topology, "acdc", p, "switch")
+	return b, b.net.Guards()[0].(*acdc)
 }
 
 var twoSenders = experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1}

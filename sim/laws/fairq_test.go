@@ -53,24 +53,7 @@ func newBed(t testing.TB, receivers int, params fairq.Params) *bed {
 // newBedOn builds a bed on another topology, with FairQ at these switches.
 func newBedOn(t testing.TB, topology experiment.Topology, params fairq.Params, at ...string) *bed {
 	t.Helper()
-	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &experiment.Run{Laws: []string{"fairq"}, At: at, Params: map[string]any{"fairq": params}}
-	r.Config.Graph, r.Config.RTT = g, 200e3
-	n, err := network.Build(event.NewQueue(), &r.Config, network.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := testWorks.Put(n, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(set.Close)
-	b := &bed{t: t, net: n, laws: set}
-	n.Sink = b
-	return b
+	return newBedOf(t, topology, fairq.Name, params, at...)
 }
 
 func (b *bed) port(name string) *fairQPort {

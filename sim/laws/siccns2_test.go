@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"weir/experiment"
-	"weir/law"
 	"weir/law/siccns2"
 	"weir/sim/event"
 	"weir/sim/network"
@@ -15,29 +14,12 @@ import (
 // newNS2 is newBed with siccns2 at its switch. An incast begins at 12,500 bytes, so at a single SYN.
 func newNS2(t *testing.T, change func(*siccns2.Params)) *bed {
 	t.Helper()
-	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1}, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := *siccns2.Default()
 	p.OnFraction = 0.1
 	if change != nil {
 		change(&p)
 	}
-	r := &experiment.Run{Laws: []string{siccns2.Name}, At: []string{"switch"}, Params: map[string]any{siccns2.Name: p}}
-	r.Config.Graph, r.Config.RTT = g, 200e3
-	n, err := network.Build(event.NewQueue(), &r.Config, network.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := testWorks.Put(n, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(set.Close)
-	b := &bed{t: t, net: n, laws: set}
-	n.Sink = b
-	return b
+	return newBedOf(t, twoSenders, siccns2.Name, p, "switch")
 }
 
 // The incast begins at the end of the first interval, 1 ms. ACKs of the data that leaves by the port are limited to 1500 bytes
