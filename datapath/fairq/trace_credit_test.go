@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"weir/datapath/fairq"
 	"weir/datapath/fairq/lawtrace"
 	"weir/datapath/testnet"
@@ -63,6 +65,13 @@ func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trac
 	}
 	b.conns = all
 	b.ask(t)
+	// The clients' last ACKs may still be on their way. Without a link none comes between the reading and the trace's end.
+	b.Sender.Must(t, func() error {
+		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: int(b.Uplink.Ifindex)}})
+	})
+	b.Receiver.Must(t, func() error {
+		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: int(b.Rx.Ifindex)}})
+	})
 	state := b.state(t)
 	if err := b.f.Close(); err != nil {
 		t.Fatal(err)
