@@ -67,10 +67,10 @@ func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trac
 	b.ask(t)
 	// The clients' last ACKs may still be on their way. Without a link none comes between the reading and the trace's end.
 	b.Sender.Must(t, func() error {
-		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: int(b.Uplink.Ifindex)}})
+		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: b.Uplink.Ifindex}})
 	})
 	b.Receiver.Must(t, func() error {
-		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: int(b.Rx.Ifindex)}})
+		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: b.Rx.Ifindex}})
 	})
 	state := b.state(t)
 	if err := b.f.Close(); err != nil {
