@@ -43,9 +43,10 @@ The exit code is 0 if every switch is enforced: all ports except those that are 
 It is 1 otherwise, also without a switch, or without a port to enforce on. With --watch it is 0.
 
 With --bus the command asks all controllers and agents on the bus instead, with an operator's certificate, and
-shows controllers, agents and policies, what is wrong first. The exit code is 0 if nothing is wrong, else 1.`,
+shows controllers, agents and policies, what is wrong first. The exit code is 0 if nothing is wrong, else 1, and
+with --watch 0.`,
 		Example: `  weir status
-  weir status --bus tls://10.0.0.5:4222 --keys /etc/weir/operator
+  weir status --bus tls://10.0.0.5:4222 --keys /etc/weir/operator --watch
   weir status --watch      # a table that is refreshed each second; q ends it
   weir status --json | jq '.switches[].ports[] | select(.state != "enforced") | {port, word, reason}'`,
 		Args: usageArgs(cobra.NoArgs),
@@ -56,10 +57,10 @@ shows controllers, agents and policies, what is wrong first. The exit code is 0 
 				}
 			}
 			if len(o.operator.urls) > 0 {
-				if o.watch || o.name != "" {
-					return usageError(errors.New("--bus excludes --watch and --name: it shows the whole system, once"))
+				if o.name != "" {
+					return usageError(errors.New("--bus excludes --name: it shows the whole system"))
 				}
-				return systemStatusOnce(cmd, &o.operator, o.asJSON)
+				return o.runSystem(cmd)
 			}
 			err := o.run(cmd)
 			if errors.Is(err, fs.ErrPermission) {
@@ -84,10 +85,16 @@ func (o *statusOptions) run(cmd *cobra.Command) error {
 	if !o.watch {
 		return statusOnce(cmd.Context(), out, m, o.asJSON)
 	}
-	if f, ok := out.(*os.File); ok && !o.asJSON && term.IsTerminal(int(f.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
+	if f, ok := screenOf(out); ok && !o.asJSON {
 		return watchInTerminal(cmd.Context(), os.Stdin, f, m)
 	}
 	return watchPlain(cmd.Context(), out, m, o.asJSON)
+}
+
+// screenOf returns the terminal that w is, if keys can be read too.
+func screenOf(w io.Writer) (*os.File, bool) {
+	f, ok := w.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
 }
 
 // statusOnce prints one report. It fails unless everything is enforced.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -62,28 +63,43 @@ type policyState struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// systemStatusOnce asks everybody once, and prints the answers.
-func systemStatusOnce(cmd *cobra.Command, f *operatorFlags, asJSON bool) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), policyTimeout)
-	defer cancel()
-	c, err := f.dial(ctx)
+// runSystem asks everybody and prints the answers: once, or with --watch until the end.
+func (o *statusOptions) runSystem(cmd *cobra.Command) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	c, err := o.operator.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	s, err := readSystem(ctx, c)
-	if err != nil {
-		return err
+	read := func() (*systemStatus, error) {
+		within, cancel := context.WithTimeout(ctx, policyTimeout)
+		defer cancel()
+		return readSystem(within, c)
 	}
+	if !o.watch {
+		s, err := read()
+		if err != nil {
+			return err
+		}
+		if err := writeSystem(out, s, o.asJSON); err != nil {
+			return err
+		}
+		if s.Wrong > 0 {
+			return &exitCode{code: exitError}
+		}
+		return nil
+	}
+	if f, ok := screenOf(out); ok && !o.asJSON {
+		return watchSystem(ctx, os.Stdin, f, read)
+	}
+	return watchSystemPlain(ctx, out, read, o.asJSON)
+}
+
+func writeSystem(w io.Writer, s *systemStatus, asJSON bool) error {
 	if asJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
-	} else {
-		err = printSystem(cmd.OutOrStdout(), s)
+		return json.NewEncoder(w).Encode(s)
 	}
-	if err == nil && s.Wrong > 0 {
-		return &exitCode{code: exitError}
-	}
-	return err
+	return printSystem(w, s)
 }
 
 func readSystem(ctx context.Context, c *bus.Conn) (*systemStatus, error) {
@@ -230,14 +246,14 @@ func printSystem(w io.Writer, s *systemStatus) error {
 		fmt.Fprintf(w, "%d wrong\n", s.Wrong)
 	}
 	for _, p := range s.Problems {
-		fmt.Fprintf(w, "  %s\n", p)
+		fmt.Fprintf(w, "  %s\n", printable(p))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	state := func(problems []string) string {
 		if len(problems) == 0 {
 			return "ok"
 		}
-		return "wrong: " + strings.Join(problems[:min(len(problems), 3)], "; ") + more(len(problems)-3)
+		return "wrong: " + printable(strings.Join(problems[:min(len(problems), 3)], "; ")) + more(len(problems)-3)
 	}
 	if len(s.Controllers) > 0 {
 		fmt.Fprintln(t, "\nCONTROLLER\tVERSION\tUP\tHOLDS\tTERM\tAGENTS\tLAWS\tSTATE")
@@ -248,23 +264,23 @@ func printSystem(w io.Writer, s *systemStatus) error {
 		for _, n := range c.Held {
 			term = max(term, n)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%v\t%d buckets\t%d\t%d\t%s\t%s\n", c.Name, cmp.Or(c.Version, "-"), time.Duration(c.Up)*time.Second, len(c.Held), term, c.Agents,
-			cmp.Or(strings.Join(c.Laws, " "), "-"), state(c.Problems))
+		fmt.Fprintf(t, "%s\t%s\t%v\t%d buckets\t%d\t%d\t%s\t%s\n", printable(c.Name), printable(cmp.Or(c.Version, "-")), time.Duration(c.Up)*time.Second, len(c.Held), term, c.Agents,
+			printable(cmp.Or(strings.Join(c.Laws, " "), "-")), state(c.Problems))
 	}
 	if len(s.Agents) > 0 {
 		fmt.Fprintln(t, "\nAGENT\tVERSION\tROLE\tHEARD\tHELD BY\tTERM\tVMS\tPORTS\tGRANTS\tSTATE")
 	}
 	for i := range s.Agents {
 		a := &s.Agents[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d ms ago\t%s\t%d\t%d\t%d\t%d\t%s\n", a.Name, cmp.Or(a.Version, "-"), cmp.Or(strings.Join(a.Roles, " "), "-"), a.HeardMs,
-			cmp.Or(a.HeldBy, "-"), a.Term, a.VMs, a.Ports, a.Live, state(a.Problems))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d ms ago\t%s\t%d\t%d\t%d\t%d\t%s\n", printable(a.Name), printable(cmp.Or(a.Version, "-")),
+			printable(cmp.Or(strings.Join(a.Roles, " "), "-")), a.HeardMs, printable(cmp.Or(a.HeldBy, "-")), a.Term, a.VMs, a.Ports, a.Live, state(a.Problems))
 	}
 	if len(s.Policies) > 0 {
 		fmt.Fprintln(t, "\nPOLICY\tSTATE\tHOLD\tLEFT\tREASON")
 	}
 	for i := range s.Policies {
 		p := &s.Policies[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", p.Name, p.State, p.Hold, p.Left, p.Reason)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", printable(p.Name), p.State, p.Hold, p.Left, printable(p.Reason))
 	}
 	return t.Flush()
 }

@@ -225,8 +225,11 @@ func uptimeText(s float64) string {
 	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// printable makes a device's name safe for a terminal: the kernel allows control characters.
-func printable(name string) string {
-	quoted := strconv.Quote(name)
-	return quoted[1 : len(quoted)-1]
+// printable makes text of others safe for a line of a terminal: control characters are spelt out. The kernel allows
+// them in a device's name, and an agent may send any.
+func printable(text string) string {
+	quoted := strconv.Quote(text)
+	return unescaped.Replace(quoted[1 : len(quoted)-1])
 }
+
+var unescaped = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
