@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	capLease = time.Second
+	capLease = law.LeaseMost
 	capRenew = 250 * time.Millisecond
 )
 

@@ -90,6 +90,13 @@ type Grant struct {
 // LawAction makes it an Action.
 func (Grant) LawAction() {}
 
+// LeaseMost is how long an agent lets a grant live at most, whatever its lease: the limits of a controller that dies end by then.
+// It is real time, so it does not follow an experiment's time_scale.
+const LeaseMost = time.Second
+
+// Renewal returns how often a law must send a grant with this lease again: three times in the time that the grant lives.
+func Renewal(lease time.Duration) time.Duration { return min(lease, LeaseMost) / 3 }
+
 // Event is something that a law may want to know. Laws and rooms add their own kinds, each a pointer to a struct, so that
 // two events can be compared.
 //

@@ -15,7 +15,7 @@ import (
 const (
 	// leaseMax is the longest lease of a grant, from when the agent sent the report that the command answers. The controller was
 	// alive then. So a grant has ended a second after its controller did, also if the command was late.
-	leaseMax = time.Second
+	leaseMax = law.LeaseMost
 	// aliveFor is how long an owner's heartbeats continue after its last grant: its grants have ended by then.
 	aliveFor = 2 * leaseMax
 	// releaseFor is how long the kernel releases windows for.

@@ -30,10 +30,6 @@ type Law struct {
 	why     why
 }
 
-// renewMost is the longest time between two grants of a pair: agents shorten each lease to a second, so that the windows of a
-// controller that dies are released soon. It is real time, so it does not follow the time scale of an experiment.
-const renewMost = 300 * time.Millisecond
-
 // Counts is what the law did.
 type Counts struct {
 	Opened    uint64 // connections
@@ -60,7 +56,7 @@ func New(p Params, rtt law.Duration) (*Law, error) {
 		return nil, err
 	}
 	p.RTT = cmp.Or(p.RTT, rtt, defaultRTT)
-	return &Law{p: p, floor: uint64(p.MSS) + 1, renewal: min(time.Duration(p.Lease)/3, renewMost), tables: newTables()}, nil
+	return &Law{p: p, floor: uint64(p.MSS) + 1, renewal: law.Renewal(time.Duration(p.Lease)), tables: newTables()}, nil
 }
 
 // Counts returns what the law did so far.

@@ -225,12 +225,12 @@ func TestLostCopies(t *testing.T) {
 // Grants are renewed before they end, while there is a flow. A pair without flows keeps what it has until the lease ends; its next
 // flow gets its window at once.
 func TestLease(t *testing.T) {
-	s := newScript(t, func(p *Params) { p.Lease = 3e9 }) // renewed each 300 ms: renewMost
+	s := newScript(t, func(p *Params) { p.Lease = 3e9 }) // renewed each third of law.LeaseMost
 	s.opens(2, 1000, 1)
-	s.want("before", s.after(299*ms), "")
+	s.want("before", s.after(333*ms), "")
 	s.want("renewed", s.after(ms), "2>1:67500 1>2:67500")
 	s.closes(2, false)
-	s.want("only the other", s.after(300*ms), "1>2:67500")
+	s.want("only the other", s.after(334*ms), "1>2:67500")
 	s.want("a new flow", s.opens(2, 1001, 1), "2>1:67500 1>2:33750")
 	s.sends(2, 1, [2]uint16{1001, 80}, fabric.FlagRST)
 	s.sends(2, 1, [2]uint16{1000, 80}, fabric.FlagRST)
@@ -250,7 +250,7 @@ func TestHosts_Move(t *testing.T) {
 	s.want("then the old one", s.host(2), "")
 	s.want("the host restarts", s.host(3, 2, 3), "2>1:67500")
 	s.want("the host is silent", s.step(&inventory.HostLeft{At: 3}), "")
-	s.want("no renewal", s.after(300*ms), "1>2:67500")
+	s.want("no renewal", s.after(334*ms), "1>2:67500")
 	s.want("it is back", s.host(2, 2), "2>1:67500")
 	s.want("a peer that is no VM counts", s.opens(9, 1, 1), "1>9:67500 2>1:33750")
 	if n := s.l.Counts().Unknown; n != 1 {

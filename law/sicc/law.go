@@ -79,7 +79,7 @@ func New(p Params) (*Law, error) {
 	return &Law{
 		p: p, ports: map[law.Port]*port{}, switches: map[law.Switch][]*port{}, limited: map[pair]int{},
 		guests:  inventory.NewGuests(),
-		towards: map[law.Switch]map[netip.Addr]uint32{}, renewal: time.Duration(p.Lease) / 3,
+		towards: map[law.Switch]map[netip.Addr]uint32{}, renewal: law.Renewal(time.Duration(p.Lease)),
 	}, nil
 }
 

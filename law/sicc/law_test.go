@@ -73,7 +73,7 @@ func (s *script) step(e law.Event) string {
 	var out []string
 	for _, a := range s.law.Step(s.now, e, nil) {
 		g := a.(law.Grant)
-		if g.Kind != law.WindowGrant || g.Key.Peer != address(9) || g.Value != least || g.Lease != 0 && g.Lease != time.Second {
+		if g.Kind != law.WindowGrant || g.Key.Peer != address(9) || g.Value != least || g.Lease != 0 && g.Lease != time.Duration(s.l.p.Lease) {
 			s.t.Errorf("grant %+v", g)
 		}
 		sign := "+"
@@ -205,6 +205,18 @@ func TestSI4_OncePerIncast(t *testing.T) {
 	}
 	if s.now > 350*ms {
 		t.Errorf("renewed only after %v", s.now)
+	}
+}
+
+// An experiment with time_scale has longer leases. An agent shortens them, so the limit must be renewed as often as before.
+func TestLease_OfATimeScale(t *testing.T) {
+	s := newScript(t, func(p *Params) { p.OffRule, p.Lease = OffQueue, 5e9 })
+	s.opens(1, 1, 2)
+	s.want("begins", s.interval(120_000), "+1 +2")
+	for begun := s.now; s.interval(120_000) == ""; {
+		if s.now-begun > law.LeaseMost/2 {
+			t.Fatalf("no renewal in %v: an agent has ended the limit at %v", s.now-begun, law.LeaseMost)
+		}
 	}
 }
 
