@@ -61,7 +61,7 @@ const (
 	pinDir  = pinRoot + "/default"
 	tables  = 12 // pins without a port: 11 tables and the holder
 
-	machineBps    = 100e6
+	machineBps    = 50e6
 	machineBuffer = 125_000
 )
 

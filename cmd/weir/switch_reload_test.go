@@ -425,7 +425,7 @@ func TestSwitch_Shape(t *testing.T) {
 		})
 	})
 	m.until(c.p, "it logs whose it is", func() bool { return strings.Contains(c.p.log.String(), "was not set by Weir") })
-	const theirs = "tbf 1:0 rate 100000000 limit 125000"
+	theirs := fmt.Sprintf("tbf 1:0 rate %d limit %d", int(machineBps), machineBuffer)
 	c.p.signal(syscall.SIGTERM)
 	if code := c.p.wait(); code != 0 || m.root() != theirs {
 		t.Errorf("ended with %d, somebody else's became %s:\n%s", code, m.root(), c.p.log)
