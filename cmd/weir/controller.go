@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -182,6 +183,11 @@ func printController(w io.Writer, s *controller.Status) error {
 			return err
 		}
 	}
+	if s.Policies != nil {
+		if err := printEnforced(w, s.Policies); err != nil {
+			return err
+		}
+	}
 	for _, p := range f.Pins {
 		fmt.Fprintf(w, "pinned %s by %s\n", p.Flow, strings.Join(p.Path, " "))
 	}
@@ -195,7 +201,7 @@ func printController(w io.Writer, s *controller.Status) error {
 		fmt.Fprintf(w, "law %s: %d actions had no effect: this controller does not know their kind\n", kind, s.Core.Unknown[kind])
 	}
 	for id, why := range s.Refused {
-		fmt.Fprintf(w, "not managed: %s: %s\n", id, why)
+		fmt.Fprintf(w, "not managed: %s: %s\n", id, printable(why))
 	}
 	return nil
 }
@@ -219,7 +225,7 @@ func printAgents(w io.Writer, s *controller.BusStatus) error {
 		if a.Commands {
 			by = fmt.Sprintf("this one, term %d", a.Term)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d ms ago\t%s\n", a.Name, a.Version, a.Switch, a.Ports, a.Host, a.VMs, a.HeardMs, by)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d ms ago\t%s\n", printable(a.Name), printable(a.Version), printable(a.Switch), a.Ports, a.Host, a.VMs, a.HeardMs, by)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -235,6 +241,35 @@ func printAgents(w io.Writer, s *controller.BusStatus) error {
 		}
 	}
 	return nil
+}
+
+// printEnforced prints what this controller does for the policies: ports and VMs with a cap, and for each law the grants
+// that live now, and how many were sent and not sent so far.
+func printEnforced(w io.Writer, s *controller.PoliciesStatus) error {
+	if s.Change == 0 {
+		_, err := fmt.Fprintln(w, "\npolicies: none yet")
+		return err
+	}
+	fmt.Fprintf(w, "\npolicies: as of change %d; %d VMs with a cap", s.Change, s.Caps)
+	for _, agent := range slices.Sorted(maps.Keys(s.Plans)) {
+		fmt.Fprintf(w, "; %s runs laws at %d ports", printable(agent), s.Plans[agent])
+	}
+	fmt.Fprintln(w)
+	if len(s.Laws) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "law\tof flows\tports\tVMs\tlive\tsent\tobserved\tof other VMs")
+	count := func(n int) string {
+		if n < 0 {
+			return "all"
+		}
+		return strconv.Itoa(n)
+	}
+	for _, l := range s.Laws {
+		fmt.Fprintf(t, "%s\t%d %%\t%s\t%s\t%d\t%d\t%d\t%d\n", l.Law, l.Percent, count(l.Ports), count(l.VMs), l.Live, l.Passed, l.Observed, l.Other)
+	}
+	return t.Flush()
 }
 
 func controllerPinCommand() *cobra.Command {
