@@ -15,8 +15,8 @@ import (
 	"weir/law"
 )
 
-// progress shows the progress of the runs: one line that is rewritten on a terminal, one line per run elsewhere.
-// Several runs may be in progress.
+// progress shows the progress of the runs: one line that is rewritten on a terminal; elsewhere a line for each run, and one
+// each minute of a run. Several runs may be in progress.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -33,6 +33,7 @@ type progress struct {
 type begun struct {
 	n     int // its number, in the order in which runs began
 	since time.Time
+	said  time.Time // when it had a line last, if the output is no terminal
 }
 
 // runProgress is the experiment.Progress of one run.
@@ -45,6 +46,9 @@ func (p *progress) of(r *experiment.Run) experiment.Progress { return runProgres
 
 // redraw is the shortest time between two updates of the line.
 const redraw = 200 * time.Millisecond
+
+// sayEvery is the time between two lines of a run where no terminal is.
+const sayEvery = time.Minute
 
 func newProgress(w io.Writer, planned []*experiment.Run) *progress {
 	return &progress{w: w, terminal: isTerminal(w), estimate: newEstimate(planned), running: map[*experiment.Run]begun{}}
@@ -117,7 +121,7 @@ func (p *progress) begin(r *experiment.Run, on string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.n++
-	p.running[r] = begun{p.n, time.Now()}
+	p.running[r] = begun{p.n, time.Now(), time.Now()}
 	if on != "" {
 		on = " on " + on
 	}
@@ -142,9 +146,19 @@ func (p runProgress) At(now, total law.Duration, flowsDone int) {
 	filled := 0
 	if total > 0 {
 		filled = int(min(width, width*int64(now)/int64(total)))
+		p.passed(p.run, float64(now)/float64(total))
 	}
 	bar := strings.Repeat("=", filled) + strings.Repeat(" ", width-filled)
 	p.draw(p.run, fmt.Sprintf("[%s] %.0f of %.0f s, %d flows done", bar, now.Std().Seconds(), total.Std().Seconds(), flowsDone), false)
+}
+
+// passed notes which share of a run's time has passed in its world.
+func (p *progress) passed(r *experiment.Run, share float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, running := p.running[r]; running {
+		p.estimate.passed(r, time.Since(at.since), share)
+	}
 }
 
 // draw shows the line of a run; several runs take turns.
@@ -152,7 +166,18 @@ func (p *progress) draw(r *experiment.Run, text string, always bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, running := p.running[r]
-	if !p.terminal || !running || (!always || len(p.running) > 1) && time.Since(p.shown) < redraw {
+	if !running {
+		return
+	}
+	if !p.terminal {
+		if time.Since(at.said) >= sayEvery {
+			at.said = time.Now()
+			p.running[r] = at
+			p.say(fmt.Sprintf("run %d of %d: %s: %s (%s)", at.n, p.runs, describe(r), text, p.leftText()))
+		}
+		return
+	}
+	if (!always || len(p.running) > 1) && time.Since(p.shown) < redraw {
 		return
 	}
 	p.shown = time.Now()
@@ -177,12 +202,16 @@ func (p *progress) say(text string) {
 
 // leftText describes the remaining time.
 func (p *progress) leftText() string {
-	left, measured := p.estimate.left()
+	left, known := p.estimate.left()
 	for r, b := range p.running {
-		left -= min(time.Since(b.since), p.estimate.of(r)) / p.estimate.concurrent(r)
+		of, _ := p.estimate.of(r)
+		left -= min(time.Since(b.since), of) / p.estimate.concurrent(r)
 	}
 	left = max(0, left)
-	if !measured {
+	switch {
+	case known == isUnknown:
+		return "the time left is not known yet"
+	case known == isLongest:
 		return "at most about " + roughly(left) + " left"
 	}
 	return "about " + roughly(left) + " left"
@@ -206,19 +235,32 @@ func (p *progress) close() {
 	}
 }
 
-// estimate estimates the time of the remaining runs from the finished ones.
+// knowledge is what an estimate rests on.
+type knowledge int
+
+const (
+	isUnknown  knowledge = iota // the simulator may be faster or slower than the traffic
+	isLongest                   // the lab's traffic takes its longest duration at most
+	isMeasured                  // by runs that have ended, or by a part of one
+)
+
+// estimate estimates the time of the remaining runs from the finished ones, and from the finished parts of others.
 type estimate struct {
 	slots func() int // the number of the simulator's runs at a time; nil: one per processor
 	open  map[*experiment.Run]bool
-	took  map[string][]time.Duration // by the settings without the seed
-	ratio []float64                  // of each finished run: its time divided by its longest duration
+	took  map[string][]time.Duration        // by the settings without the seed
+	ratio []float64                         // of each finished run: its time divided by its longest duration
+	going map[*experiment.Run]time.Duration // runs in progress: the whole time, by the part that has passed
 }
+
+// leastShare is the share of a run that must have passed before the whole time is estimated from it.
+const leastShare = 0.01
 
 // around is the time of a run in addition to its traffic.
 const around = 5 * time.Second
 
 func newEstimate(planned []*experiment.Run) estimate {
-	e := estimate{open: map[*experiment.Run]bool{}, took: map[string][]time.Duration{}}
+	e := estimate{open: map[*experiment.Run]bool{}, took: map[string][]time.Duration{}, going: map[*experiment.Run]time.Duration{}}
 	for _, r := range planned {
 		e.open[r] = true
 	}
@@ -234,37 +276,60 @@ func alike(r *experiment.Run) string {
 
 func (e *estimate) done(r *experiment.Run, took time.Duration) {
 	delete(e.open, r)
+	delete(e.going, r)
 	e.took[alike(r)] = append(e.took[alike(r)], took)
 	e.ratio = append(e.ratio, float64(took)/float64(r.Config.Duration.Std()+around))
 }
 
-// of returns the expected time of a run: the mean of the same run with other seeds, or, if there is none, a time in
-// proportion to its longest duration.
-func (e *estimate) of(r *experiment.Run) time.Duration {
+// passed notes that a share of a run's time in its world has passed after this time.
+func (e *estimate) passed(r *experiment.Run, after time.Duration, share float64) {
+	if share >= leastShare {
+		e.going[r] = time.Duration(float64(after) / min(share, 1))
+	}
+}
+
+// of returns the expected time of a run. The part of it that has passed counts first, then the mean of the same run with other
+// seeds. Without either it is in proportion to the longest duration.
+func (e *estimate) of(r *experiment.Run) (time.Duration, knowledge) {
+	if going := e.going[r]; going > 0 {
+		return going, isMeasured
+	}
 	if took := e.took[alike(r)]; len(took) > 0 {
 		sum := time.Duration(0)
 		for _, t := range took {
 			sum += t
 		}
-		return sum / time.Duration(len(took))
+		return sum / time.Duration(len(took)), isMeasured
 	}
-	longest := r.Config.Duration.Std() + around
-	if len(e.ratio) == 0 {
-		return longest
-	}
-	sum := 0.0
+	most := r.Config.Duration.Std() + around
+	sum, n := 0.0, len(e.ratio)
 	for _, v := range e.ratio {
 		sum += v
 	}
-	return time.Duration(float64(longest) * sum / float64(len(e.ratio)))
+	if n == 0 { // the parts of runs in progress are less certain
+		for other, d := range e.going {
+			sum += float64(d) / float64(other.Config.Duration.Std()+around)
+			n++
+		}
+	}
+	switch {
+	case n > 0:
+		return time.Duration(float64(most) * sum / float64(n)), isMeasured
+	case r.World == experiment.WorldSim:
+		return most, isUnknown
+	}
+	return most, isLongest
 }
 
-// left returns the sum for all remaining runs; measured is false while no run has finished.
-func (e *estimate) left() (left time.Duration, measured bool) {
+// left returns the sum for all remaining runs, and the least knowledge of any.
+func (e *estimate) left() (left time.Duration, known knowledge) {
+	known = isMeasured
 	for r := range e.open {
-		left += e.of(r) / e.concurrent(r)
+		d, k := e.of(r)
+		left += d / e.concurrent(r)
+		known = min(known, k)
 	}
-	return left, len(e.ratio) > 0
+	return left, known
 }
 
 // concurrent returns how many runs of a world are in progress at the same time.

@@ -147,16 +147,21 @@ func TestEstimate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := newEstimate(plan.Runs)
-	if left, measured := e.left(); measured || left != 6*15*time.Second {
-		t.Errorf("%v, measured %v; nothing is known but 10 s of traffic each, and 5 around it", left, measured)
+	if left, known := e.left(); known != isLongest || left != 6*15*time.Second {
+		t.Errorf("%v, known %v; nothing is known but 10 s of traffic each, and 5 around it", left, known)
 	}
 	e.done(plan.Runs[0], 6*time.Second) // droptail, seed 1
-	if left, measured := e.left(); !measured || left != 5*6*time.Second {
-		t.Errorf("%v, measured %v; want 6 s for each of 5", left, measured)
+	if left, known := e.left(); known != isMeasured || left != 5*6*time.Second {
+		t.Errorf("%v, known %v; want 6 s for each of 5", left, known)
 	}
 	e.done(plan.Runs[3], 12*time.Second) // fairq, seed 1
 	if left, _ := e.left(); left != 2*6*time.Second+2*12*time.Second {
 		t.Errorf("%v; want twice 6 s and twice 12 s", left)
+	}
+	e.passed(plan.Runs[1], time.Second, 0.001)   // too early
+	e.passed(plan.Runs[1], 10*time.Second, 0.25) // droptail, seed 2
+	if left, _ := e.left(); left != 40*time.Second+6*time.Second+2*12*time.Second {
+		t.Errorf("%v; want 40 s, 6 s and twice 12 s", left)
 	}
 	for d, want := range map[time.Duration]string{
 		9 * time.Second: "9s", 300 * time.Second: "5m", 3*time.Hour + 5*time.Minute + time.Second: "3h05m", 119*time.Minute + 40*time.Second: "2h00m",
@@ -164,6 +169,36 @@ func TestEstimate(t *testing.T) {
 		if got := roughly(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
+	}
+}
+
+// TestEstimate_Simulator: the simulator may be slower than its traffic, so the time left is known only after a part of a run.
+func TestEstimate_Simulator(t *testing.T) {
+	asked := &store.Asked{Name: "three.yaml", File: strings.Replace(threeRuns, "[lab]", "[sim]", 1)}
+	plan, err := asked.Plan(laws.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	p := newProgress(&b, plan.Runs)
+	p.estimate.slots = func() int { return 2 }
+	p.begins(6)
+	if got := p.leftText(); got != "the time left is not known yet" {
+		t.Errorf("before the first run: %q", got)
+	}
+	p.begin(plan.Runs[0], "")
+	p.estimate.passed(plan.Runs[0], 30*time.Second, 0.1) // 300 s, where the longest duration is 15 s: twenty times
+	if got := p.leftText(); got != "about 15m left" {
+		t.Errorf("six runs of 5 minutes, two at a time: %q", got)
+	}
+	at := p.running[plan.Runs[0]]
+	at.said = at.said.Add(-sayEvery)
+	p.running[plan.Runs[0]] = at
+	of := p.of(plan.Runs[0])
+	of.At(2e9, 10e9, 3)
+	of.At(3e9, 10e9, 4) // within the minute
+	if got := b.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "\nrun 1 of 6: sim droptail seed 1: [====                ] 2 of 10 s, 3 flows done (") {
+		t.Errorf("%q", got)
 	}
 }
 
