@@ -65,17 +65,27 @@ func (d *ovsDaemons) run(program string, args ...string) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), ovsEnvironment(d.dir)...)
-	cmd.WaitDelay = time.Second // does not wait for a child that keeps our end of the output pipe open
 	done, err := d.record.adopt(cmd)
 	if err != nil {
 		return err
 	}
 	defer done()
-	out, err := cmd.CombinedOutput()
+	out, err := outputOf(cmd)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", program, cmp.Or(context.Cause(ctx), err), lastLine(string(out)))
 	}
 	return nil
+}
+
+// outputOf runs a command until it ends, and returns what it printed. A daemon that it left behind keeps our end of the
+// output pipe open, on a busy machine for seconds. That is no error.
+func outputOf(cmd *exec.Cmd) ([]byte, error) {
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrWaitDelay) { // only if the command itself has succeeded
+		err = nil
+	}
+	return out, err
 }
 
 func (d *ovsDaemons) vsctl(args ...string) error {
