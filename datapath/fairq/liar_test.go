@@ -210,7 +210,7 @@ func (n *liars) try(t *testing.T, what lie) (window uint32, share float64) {
 	l := &liar{lie: what, ifindex: n.Rx.Ifindex}
 	err := n.Rx.In(func() (err error) {
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
-		l.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+		l.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // receives nothing until it is bound
 		if err != nil {
 			return err
 		}

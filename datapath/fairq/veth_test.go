@@ -107,7 +107,7 @@ func newVnetSocket(t *testing.T, p attach.PortRef) *vnetSocket {
 	s := &vnetSocket{ifindex: p.Ifindex, buf: make([]byte, 1<<17), oob: make([]byte, 256)}
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
 	err := p.In(func() (err error) {
-		s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+		s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // receives nothing until it is bound
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -157,28 +158,43 @@ func fromTest(b []byte) bool {
 }
 
 // through sends frames into a port whose queue already has more than the threshold (0) of bytes. It lets the
-// queue drain and returns the frames that arrived at the tap.
-func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port attach.PortRef, limit, burst uint32, frames [][]byte) []testnet.Captured {
+// queue drain and returns the frames that arrived at the tap, in any order. A frame that leaves a veth device waits at
+// the processor that ran the queue, so two that left on different processors can be exchanged.
+func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port attach.PortRef, limit, burst uint32, frames [][]byte) (got []testnet.Captured) {
 	t.Helper()
 	filler := append(frame{}.bytes(notECT), make([]byte, 1300)...)
 	filler[12], filler[13] = 0x88, 0xb5 // not IP
 	// Send as much as the token bucket passes at once, and more, which waits.
-	var fillers [][]byte
+	var all [][]byte
 	for bytes := uint32(0); bytes < burst+3000; bytes += uint32(len(filler)) {
-		fillers = append(fillers, filler)
+		all = append(all, filler)
 	}
-	for _, f := range append(fillers, frames...) {
+	for _, f := range append(all, frames...) {
 		from.Send(t, f)
 	}
 	testnet.Shape(t, port, testnet.QuickBps, limit, burst)
-	for range fillers {
-		tap.Receive(t, fromTest)
-	}
-	var got []testnet.Captured
 	for range frames {
-		got = append(got, tap.Receive(t, fromTest))
+		got = append(got, tap.Receive(t, func(b []byte) bool { return fromTest(b) && !bytes.Equal(b, filler) }))
 	}
 	return got
+}
+
+// shown is a frame as text, with the tag that is in its metadata.
+func shown(tpid, tci uint16, data []byte) string { return fmt.Sprintf("%#x:%d %x", tpid, tci, data) }
+
+// arrived checks that exactly the wanted frames have arrived. in are the same ones when they were sent.
+func arrived(t *testing.T, in [][]byte, want, got []string) {
+	t.Helper()
+	for i, w := range want {
+		if at := slices.Index(got, w); at >= 0 {
+			got = slices.Delete(got, at, at+1)
+		} else {
+			t.Errorf("frame %d of %d bytes has not arrived:\n in   %x\n want %.160s", i, len(in[i]), in[i][:min(64, len(in[i]))], w)
+		}
+	}
+	for _, g := range got {
+		t.Errorf("arrived, and was not wanted:\n      %.160s", g)
+	}
 }
 
 // Frames that BPF_PROG_TEST_RUN cannot make, on the program of a real queue: shorter than their headers, or
@@ -200,15 +216,18 @@ func TestMark_RealFrames(t *testing.T) {
 	in = append(in, ipv4.bytes(ect0)[:42], ipv6.bytes(ect1)[:54], big(ipv4, ect0), big(ipv6, ect1), big(tagged, ect0), big(ipv4, notECT))
 	want = append(want, ipv4.bytes(ce)[:42], ipv6.bytes(ce)[:54], big(ipv4, ce), big(ipv6, ce), big(tagged, ce), big(ipv4, notECT))
 	before := statsOf(t, m)
-	for i, got := range through(t, testnet.NewRaw(t, p.Uplink), testnet.NewRaw(t, p.In), p.Uplink, limit, burst, in) {
-		data := got.Data
-		if got.TPID != 0 { // the kernel moved the outer tag to the metadata on arrival
-			data = append(bytes.Clone(data[:12]), append([]byte{byte(got.TPID >> 8), byte(got.TPID), byte(got.TCI >> 8), byte(got.TCI)}, data[12:]...)...)
+	var got, wanted []string
+	for _, g := range through(t, testnet.NewRaw(t, p.Uplink), testnet.NewRaw(t, p.In), p.Uplink, limit, burst, in) {
+		data := g.Data
+		if g.TPID != 0 { // the kernel moved the outer tag to the metadata on arrival
+			data = append(bytes.Clone(data[:12]), append([]byte{byte(g.TPID >> 8), byte(g.TPID), byte(g.TCI >> 8), byte(g.TCI)}, data[12:]...)...)
 		}
-		if !bytes.Equal(data, want[i]) {
-			t.Errorf("frame %d of %d bytes:\n in   %x\n out  %x\n want %x", i, len(in[i]), in[i][:min(64, len(in[i]))], data[:min(64, len(data))], want[i][:min(64, len(want[i]))])
-		}
+		got = append(got, shown(0, 0, data))
 	}
+	for _, w := range want {
+		wanted = append(wanted, shown(0, 0, w))
+	}
+	arrived(t, in, wanted, got)
 	s := statsOf(t, m)
 	if short, marked := s.PassedShort-before.PassedShort, s.Marked-before.Marked; short != 10 || marked != 5 {
 		t.Errorf("%d short, %d marked, want 10 and 5: %+v", short, marked, s)
@@ -221,28 +240,27 @@ func TestMark_TagInMetadata(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.SlowBps, Limit: limit, Burst: burst})
 	attachMark(t, mark.Config{ThresholdBytes: 0}, p.Port)
 	var in [][]byte
-	var frames []frame
+	var got, want []string
 	for _, tags := range [][]uint16{nil, {0x8100}, {0x88a8}, {0x88a8, 0x8100}, {0x88a8, 0x8100, 0x8100}} {
 		for _, f := range []frame{{}, {ipv6: true, next: 6}} {
 			f.tags = tags
-			frames, in = append(frames, f), append(in, f.bytes(ect0))
+			in = append(in, f.bytes(ect0))
+			var outer, number uint16
+			if len(tags) > 0 {
+				outer, number, f.tags = tags[0], 100, tags[1:]
+			}
+			inner := f.bytes(ce)
+			// The inner tags are numbered from 101 in the frame sent.
+			for j := range f.tags {
+				inner[15+4*j] = byte(101 + j)
+			}
+			want = append(want, shown(outer, number, inner))
 		}
 	}
-	for i, got := range through(t, testnet.NewRaw(t, p.Uplink), testnet.NewRaw(t, p.Rx), p.Port, limit, burst, in) {
-		f := frames[i]
-		var outer uint16
-		if len(f.tags) > 0 {
-			outer, f.tags = f.tags[0], f.tags[1:]
-		}
-		want := f.bytes(ce)
-		// The inner tags are numbered from 101 in the frame sent.
-		for j := range f.tags {
-			want[15+4*j] = byte(101 + j)
-		}
-		if got.TPID != outer || outer != 0 && got.TCI != 100 || !bytes.Equal(got.Data, want) {
-			t.Errorf("frame %d: tag %#x:%d in metadata\n in   %x\n out  %x\n want %x", i, got.TPID, got.TCI, in[i], got.Data, want)
-		}
+	for _, g := range through(t, testnet.NewRaw(t, p.Uplink), testnet.NewRaw(t, p.Rx), p.Port, limit, burst, in) {
+		got = append(got, shown(g.TPID, g.TCI, g.Data))
 	}
+	arrived(t, in, want, got)
 }
 
 // Attach refuses a port without a queue by its name, and nothing stays attached to the other ports.

@@ -40,7 +40,8 @@ func NewRaw(tb testing.TB, p attach.PortRef) *Raw {
 	tb.Helper()
 	r := &Raw{ifindex: p.Ifindex}
 	err := p.In(func() (err error) {
-		r.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, ethPAll)
+		// Without a protocol it receives nothing: with one it would receive frames of all devices until it is bound.
+		r.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
