@@ -180,6 +180,8 @@ func (r *racks) addHost(tb testing.TB, l, h int) {
 	})
 	defer far.Close()
 	r.fabric.Must(tb, func() error { return veth(leafHost(l, h), "eth0", int(far.Fd())) })
+	// A host would ask for an address again after half a minute, and nobody answers while the controller is away.
+	n.ns.Sysctl(tb, "net.ipv4.neigh.eth0.base_reachable_time_ms", "7200000")
 	n.ns.Must(tb, func() error {
 		if err := noOffloads("eth0"); err != nil {
 			return err

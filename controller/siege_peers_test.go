@@ -44,12 +44,49 @@ var attacks = []attack{
 	{"SYN-200k-200-switches", 200, synFlood(1_000), ""},
 }
 
-// gentle attackers rest after each write, and before they come again.
+// gentle attackers rest after each write, and before they come again. The longer the controller takes for an answer, the longer they rest,
+// so that an honest switch has the same share of a slow machine as of a fast one.
 var gentle bool
 
+// answer is when this process asked the controller, and how long its last answer took.
+var answer struct{ asked, took atomic.Int64 } // ns of the clock, 0: not asked; ns
+
 func rest(d time.Duration) {
-	if gentle {
-		time.Sleep(d)
+	if !gentle {
+		return
+	}
+	const share = 50
+	took := answer.took.Load()
+	if asked := answer.asked.Load(); asked != 0 {
+		took = max(took, time.Now().UnixNano()-asked)
+	}
+	time.Sleep(max(d, share*time.Duration(took)))
+}
+
+// askAgain is a switch that measures how long the controller takes to accept it, and then for an echo, ten times a second.
+func askAgain(from string, id uint64) {
+	answered := func() {
+		if asked := answer.asked.Swap(0); asked != 0 {
+			answer.took.Store(time.Now().UnixNano() - asked)
+		}
+	}
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		answer.asked.Store(time.Now().UnixNano())
+		joined(from, model{id: id, ports: 1, seen: func(_ openflow.Header, m openflow.Message) {
+			if _, is := m.(*openflow.EchoReply); is {
+				answered()
+			}
+		}}, func(p *remote) {
+			answered()
+			for every := time.Tick(100 * time.Millisecond); ; <-every {
+				if !answer.asked.CompareAndSwap(0, time.Now().UnixNano()) {
+					continue // the last one is not answered
+				}
+				if p.send(0, &openflow.EchoRequest{}) != nil {
+					return
+				}
+			}
+		})
 	}
 }
 
@@ -68,6 +105,9 @@ func beHostile(name string) {
 // run has each peer begin again whenever it is thrown out. Fifty peers share an address, and each attack has its own
 // addresses and datapath ids.
 func (a *attack) run(number int) {
+	if gentle {
+		go askAgain(fmt.Sprintf("127.1.%d.200", number), uint64(1000*(1+number)+999))
+	}
 	var all sync.WaitGroup
 	for i := range a.peers {
 		all.Go(func() {
@@ -144,9 +184,8 @@ func unfinished(from string, id uint64) {
 	})
 }
 
-// repeat writes a buffer of messages again and again.
-func repeat(p *remote, messages ...openflow.Message) {
-	var b []byte
+// batch returns 32 KB of messages, the same again and again.
+func batch(messages ...openflow.Message) (b []byte) {
 	for len(b) < 32<<10 {
 		for _, m := range messages {
 			var err error
@@ -155,7 +194,12 @@ func repeat(p *remote, messages ...openflow.Message) {
 			}
 		}
 	}
-	for p.write(b) == nil {
+	return b
+}
+
+// repeat writes messages again and again.
+func repeat(p *remote, messages ...openflow.Message) {
+	for b := batch(messages...); p.write(b) == nil; {
 		rest(300 * time.Millisecond)
 	}
 }
@@ -251,33 +295,45 @@ func forgedLLDP(from string, id uint64) {
 	})
 }
 
-// neverReads asks for much and takes nothing.
+// neverReads asks for much and takes nothing. A gentle one asks for a megabyte, which the controller's buffers do not hold, and then
+// for so little that it is not ended for its silence.
 func neverReads(from string, id uint64) {
 	with(from, func(p *remote) {
 		var begun sync.Once
 		_ = p.be(model{id: id, ports: 2, joined: func() {
 			begun.Do(func() {
-				host := fabric.MAC{2, 5, 0, 0, byte(id >> 8), byte(id)}
-				repeat(p, &openflow.EchoRequest{Data: make([]byte, 1000)},
-					copyOf(fabric.ARP, 1, modelnet.ARP(host, fabric.IPv4{10, 7, byte(id >> 8), byte(id)}, fabric.Broadcast, fabric.IPv4{10, 2, 0, 0})))
+				host, echo := fabric.MAC{2, 5, 0, 0, byte(id >> 8), byte(id)}, &openflow.EchoRequest{Data: make([]byte, 1000)}
+				asks := copyOf(fabric.ARP, 1, modelnet.ARP(host, fabric.IPv4{10, 7, byte(id >> 8), byte(id)}, fabric.Broadcast, fabric.IPv4{10, 2, 0, 0}))
+				for n, b := 0, batch(echo, asks); p.write(b) == nil; n++ {
+					if gentle && n == 40 {
+						repeatOften(p, &openflow.EchoRequest{})
+					}
+				}
 			})
 		}})
 	})
+}
+
+// repeatOften writes a message ten times a second.
+func repeatOften(p *remote, m openflow.Message) {
+	for p.send(0, m) == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // synFlood sends so many copies of SYNs a second, as a switch would that does not keep to its meters: each of
 // another sender.
 func synFlood(perSecond int) func(from string, id uint64) {
 	return func(from string, id uint64) {
-		if gentle {
-			perSecond = 1000
-		}
 		joined(from, model{id: id, ports: 4}, func(p *remote) {
 			rng := rand.New(rand.NewPCG(id, 2))
 			begun, sent := time.Now(), 0
 			var b []byte
 			for {
 				due := int(time.Since(begun).Seconds() * float64(perSecond))
+				if gentle {
+					due = sent + 50
+				}
 				b = b[:0]
 				for ; sent < due && len(b) < 256<<10; sent++ {
 					var err error
@@ -289,6 +345,7 @@ func synFlood(perSecond int) func(from string, id uint64) {
 					return
 				}
 				time.Sleep(time.Millisecond)
+				rest(50 * time.Millisecond)
 			}
 		})
 	}

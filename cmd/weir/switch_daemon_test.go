@@ -74,7 +74,7 @@ func TestSwitch_NotifiesSystemd(t *testing.T) {
 	var all []string
 	await := func(what string, wanted ...string) {
 		t.Helper()
-		deadline := time.After(time.Minute)
+		deadline := time.After(testnet.Patience)
 		for {
 			select {
 			case text := <-heard:

@@ -191,7 +191,7 @@ func (p *process) wait() int {
 			p.t.Fatal(err)
 		}
 		return 0
-	case <-time.After(time.Minute):
+	case <-time.After(testnet.Patience):
 		p.t.Fatalf("weir %v does not end:\n%s", p.cmd.Args, p.log)
 		return 0
 	}

@@ -109,11 +109,13 @@ func (l lost) since(before lost) lost {
 // A reload loses no packet and breaks no connection: drops and retransmissions are those of the same load without
 // reloads, except for loss probes of senders that wait for a busy CPU. The port's buffer is ten times the bytes in
 // flight of four streams with limited windows (C*RTT + αB each, 28 KB), so that late wakeups cause no drop. If the
-// windows were released, it would be full within two round trips.
+// windows were released, it would be full within two round trips. The port is so slow that a busy machine keeps it filled:
+// after a time without data acknowledgements pass unchanged.
 func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	parallel(t)
+	const slower = 5 // than 100 Mbit/s, for which the counts of acknowledgements below are
 	m := newMachine(t)
-	testnet.Shape(t, m.Port, machineBps, 1_000_000, 2*1514)
+	testnet.Shape(t, m.Port, 100e6/slower, 1_000_000, 2*1514)
 	c := m.switchFrom(variants[0])
 	m.patient(c.p)
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4) // started after it, so that their window scale is known
@@ -127,7 +129,7 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	// to each file do not decide, up to ten are made.
 	fewest := make([]uint64, len(variants))
 	before, began, bytes := m.lost(), time.Now(), streams.Bytes()
-	governed := func() bool { return slices.Max(fewest) <= uint64(len(variants)) }
+	governed := func() bool { return slower*slices.Max(fewest) <= uint64(len(variants)) }
 	n := 0
 	for was := before.ungoverned; n < reloads || !governed() && n < 10*len(variants); n++ {
 		to := (n + 1) % len(variants)
@@ -155,11 +157,11 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	if with.queue+with.device > 0 || without.queue+without.device > 0 || *soak && with.again > 2*without.again+uint64(reloads) {
 		t.Errorf("reloads lost %+v, the same load without them %+v", with, without)
 	}
-	// If one file of the eight released windows, more than 8 at each of its reloads would be more than one per reload
-	// above the same load without reloads in as much time. Some pass on a busy machine, where streams wait, also
-	// because of the reloads.
+	// Counts are those at 100 Mbit/s. If one file of the eight released windows, more than 8 at each of its
+	// reloads would be more than one per reload above the same load without reloads in as much time. Some pass on a busy
+	// machine, where streams wait, also because of the reloads.
 	expected := uint64(float64(without.ungoverned) * max(1, took.Seconds()/tookWithout.Seconds()))
-	if (!governed() || *soak) && with.ungoverned > expected+uint64(reloads) { // in 10 ms, 40
+	if (!governed() || *soak) && slower*with.ungoverned > slower*expected+uint64(reloads) { // in 10 ms, 8
 		t.Errorf("%d acknowledgements passed unchanged during reloads, %d without in as much time; at the fewest, by file: %v", with.ungoverned, expected, fewest)
 	}
 	now := m.read()

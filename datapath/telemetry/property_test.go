@@ -102,14 +102,37 @@ func TestTelemetry_EachPacketIsInOneReading(t *testing.T) {
 	t.Logf("%d packets in %d readings, %d late", packets, readings.Load(), tel.Late())
 }
 
-// A port that sends nothing more still reports how its backlog drains, down to 0; then it is quiet.
+// A port that sends nothing more still reports how its backlog drains, down to 0; then it is quiet. The slower the test reads, the
+// slower the port is made.
 func TestTelemetry_QuietPortDrains(t *testing.T) {
+	const enough = 5 // levels of the backlog
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 2e6, Limit: 1 << 20, NoIPv6: true})
 	tel := attachTo(t, telemetry.Config{}, telemetry.Port{PortRef: p.Port})
 	udp := p.NewUDP(t, testnet.ReceiverIPv4, 0)
+	seen := 0
+	for bps := uint64(2e6); seen < enough && bps > testnet.SlowBps; bps /= 2 {
+		testnet.Shape(t, p.Port, bps, 1<<20, 2*1514)
+		seen = levels(t, tel, udp)
+	}
+	if seen < enough {
+		t.Errorf("only %d levels of the backlog were seen", seen)
+	}
+	var reading telemetry.Reading
+	testnet.Until(t, "the port is quiet", func() bool {
+		read(t, tel, &reading)
+		return reading.Telemetry.Ports[0].Quiet()
+	})
+	if len(reading.Arrivals.Ports[0].Pairs) != 0 || reading.Arrivals.Ports[0].Counts.SYN != 0 {
+		t.Errorf("arrivals at a quiet port: %+v", reading.Arrivals.Ports[0])
+	}
+}
+
+// levels sends packets, and returns how many levels of the backlog are reported until it is 0.
+func levels(t *testing.T, tel *telemetry.Telemetry, udp *testnet.UDP) int {
+	t.Helper()
 	udp.Send(t, 30, 1000)
 	var reading telemetry.Reading
-	seen, levels := uint64(0), map[uint64]bool{}
+	seen, at := uint64(0), map[uint64]bool{}
 	testnet.Until(t, "all packets are offered", func() bool {
 		read(t, tel, &reading)
 		seen += reading.Telemetry.Ports[0].Packets
@@ -118,19 +141,10 @@ func TestTelemetry_QuietPortDrains(t *testing.T) {
 	testnet.Until(t, "the queue is empty", func() bool {
 		read(t, tel, &reading)
 		one := &reading.Telemetry.Ports[0]
-		levels[one.BacklogBytes] = true
+		at[one.BacklogBytes] = true
 		return one.BacklogBytes == 0
 	})
-	if len(levels) < 5 {
-		t.Errorf("the backlog was only seen at %v", levels)
-	}
-	testnet.Until(t, "the port is quiet", func() bool {
-		read(t, tel, &reading)
-		return reading.Telemetry.Ports[0].Quiet()
-	})
-	if len(reading.Arrivals.Ports[0].Pairs) != 0 || reading.Arrivals.Ports[0].Counts.SYN != 0 {
-		t.Errorf("arrivals at a quiet port: %+v", reading.Arrivals.Ports[0])
-	}
+	return len(at)
 }
 
 // A reading allocates nothing.

@@ -189,29 +189,38 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// Patience is how long a test waits for an event. Only a failure takes so long: on a busy machine an event that
-// needs 10 ms may take seconds.
-const Patience = time.Minute
+// Patience is how long a test waits for an event. Only a failure takes so long. On a busy machine, or with a quota of
+// processor time, an event that needs 10 ms may take seconds, and one that needs seconds minutes.
+const Patience = 10 * time.Minute
 
 const (
 	lookLeast = 200 * time.Microsecond // between two looks at a condition
 	lookMost  = 10 * time.Millisecond  // if looks cost nothing
+	lastWords = 5 * time.Second        // of a test before its deadline, to report what it waited for
 )
 
 // looks paces the looks at a condition. The looks take at most half of a processor, which others need, and notice the
 // condition late by at most a sixteenth of the wait.
-type looks struct{ began, ended time.Time }
+type looks struct{ began, ended, end time.Time }
 
-// wait waits until the time of the next look. It reports whether Patience is over.
+func newLooks(tb testing.TB) *looks {
+	now := time.Now()
+	l := &looks{began: now, ended: now, end: now.Add(Patience)}
+	if t, ok := tb.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := t.Deadline(); ok && end.Add(-lastWords).Before(l.end) {
+			l.end = end.Add(-lastWords)
+		}
+	}
+	return l
+}
+
+// wait waits until the time of the next look. It reports whether Patience, or the test's time, is over.
 func (l *looks) wait() (over bool) {
 	now := time.Now()
-	if l.began.IsZero() {
-		l.began, l.ended = now, now
-	}
-	waited, cost := now.Sub(l.began), now.Sub(l.ended)
-	if waited > Patience {
+	if now.After(l.end) {
 		return true
 	}
+	waited, cost := now.Sub(l.began), now.Sub(l.ended)
 	<-time.After(max(lookLeast, cost, min(waited/16, lookMost)))
 	l.ended = time.Now()
 	return false
@@ -220,9 +229,9 @@ func (l *looks) wait() (over bool) {
 // Until waits for a condition, and fails if it does not become true within Patience.
 func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	for l := (looks{}); !condition(); {
+	for l := newLooks(tb); !condition(); {
 		if l.wait() {
-			tb.Fatalf("not within %v: %s", Patience, what)
+			tb.Fatalf("not within %v: %s", time.Since(l.began).Round(time.Second), what)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (s *Streams) Progress(tb testing.TB, bytes int64) {
 // until waits until far is true for every stream.
 func (s *Streams) until(tb testing.TB, far func(i int) bool) {
 	tb.Helper()
-	for l := (looks{}); ; {
+	for l := newLooks(tb); ; {
 		late := 0
 		for late < len(s.list) && far(late) {
 			late++
@@ -163,7 +163,7 @@ func (s *Streams) until(tb testing.TB, far func(i int) bool) {
 		if l.wait() {
 			info := ReadTCPInfo(tb, s.list[late].pair.Client)
 			tb.Fatalf("no progress within %v: stream %d: %d timeouts in a row, RTO %d ms, sent %d ms ago, %d segments out, %d lost, window %d segments",
-				Patience, late, info.Backoff, info.Rto/1000, info.Last_data_sent, info.Unacked, info.Lost, info.Snd_cwnd)
+				time.Since(l.began).Round(time.Second), late, info.Backoff, info.Rto/1000, info.Last_data_sent, info.Unacked, info.Lost, info.Snd_cwnd)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -68,6 +69,66 @@ func (u *UDP) Send(tb testing.TB, packets, bytes int) {
 			tb.Fatal(err)
 		}
 	}
+}
+
+// Flood is a UDP flow that sends until the test ends.
+type Flood struct{ last, longest atomic.Int64 } // the last round, and the longest time between two, in ns
+
+// Flood sends so many packets of this many payload bytes every 10 ms. Packets that a full queue refuses are lost.
+func (u *UDP) Flood(tb testing.TB, packets, bytes int) *Flood {
+	f := &Flood{}
+	f.last.Store(sinceBegan())
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		round := time.NewTicker(10 * time.Millisecond)
+		defer round.Stop()
+		b := make([]byte, bytes)
+		for {
+			for range packets {
+				_, _ = u.Sender.WriteTo(b, u.To)
+			}
+			now := sinceBegan()
+			f.longest.Store(max(f.longest.Load(), now-f.last.Swap(now)))
+			select {
+			case <-end:
+				return
+			case <-round.C:
+			}
+		}
+	}()
+	tb.Cleanup(func() { close(end); <-ended })
+	return f
+}
+
+// Longest returns the longest time between two rounds since the last call.
+func (f *Flood) Longest() time.Duration {
+	longest := f.longest.Swap(0)
+	return time.Duration(max(longest, sinceBegan()-f.last.Load()))
+}
+
+// Rate measures a counter of bytes over a time, and returns its rate in bit/s.
+func Rate(tb testing.TB, over time.Duration, bytes func() uint64) float64 {
+	tb.Helper()
+	from, at := reading(tb, bytes)
+	Until(tb, "the time is over", func() bool { return time.Since(at) >= over })
+	to, end := reading(tb, bytes)
+	return float64(to-from) * 8 / end.Sub(at).Seconds()
+}
+
+// reading reads a counter, and returns when it had this value, within a millisecond. On a busy machine a reading can take
+// far longer, and is repeated.
+func reading(tb testing.TB, counter func() uint64) (value uint64, at time.Time) {
+	tb.Helper()
+	const longest = 2 * time.Millisecond
+	Until(tb, "a reading takes less than "+longest.String(), func() bool {
+		begin := time.Now()
+		value = counter()
+		took := time.Since(begin)
+		at = begin.Add(took / 2)
+		return took < longest
+	})
+	return value, at
 }
 
 // Arrived counts the packets that arrived since the last count. It waits for wanted of them, and then checks
