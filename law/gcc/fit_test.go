@@ -138,22 +138,26 @@ func TestGS5_FitOfFig2d(t *testing.T) {
 		last = r
 	})
 	t.Logf("low %.0f, high %.0f, mean %.0f, largest step %.0f", low, high, sum/n, step)
-	between(t, "low", low, 177, 205)
-	between(t, "high", high, 240, 270)
-	between(t, "mean", sum/n, 225, 245)
-	between(t, "largest step down", step, 40, 70)
+	between(t, "low", low, 182, 205)
+	between(t, "high", high, 245, 275)
+	between(t, "mean", sum/n, 222, 240)
+	between(t, "largest step down", step, 45, 65)
 	f.sends = []bool{true, false, false, false}
-	left := f.now
-	var at200 float64
+	left, before := f.now, f.rates[0]
+	f.run(50*ms, 5*ms, nil)
+	before, at50 := f.rates[0], before
+	f.run(50*ms, 5*ms, nil)
+	slope := (f.rates[0] - before) / mbit / 50
+	fast := 0.0
 	for f.rates[0] < 1e9 && f.now < left+time.Second {
+		was := f.rates[0]
 		f.run(ms, 5*ms, nil)
-		if f.now <= left+200*ms {
-			at200 = f.rates[0]
-		}
+		fast = max(fast, (f.rates[0]-was)/mbit)
 	}
-	t.Logf("0.2 s after the others left: %.0f; the whole line after %v", at200/mbit, f.now-left)
-	between(t, "0.2 s after the others left", at200/mbit, 400, 600)
-	between(t, "ms to the whole line", float64((f.now-left)/ms), 200, 280)
+	t.Logf("left at %.0f; %.2f Mbit/s a ms, then %.2f; the whole line after %v", at50/mbit, slope, fast, f.now-left)
+	between(t, "tenths of Mbit/s a ms", 10*slope, 12, 16)
+	between(t, "Mbit/s a ms at the end", fast, 9, 14)
+	between(t, "ms to the whole line", float64((f.now-left)/ms), 150, 280)
 }
 
 func between(t *testing.T, what string, got, from, to float64) {

@@ -46,7 +46,7 @@ func Default() *Config {
 		Params: limiter.Params{
 			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6,
 		},
-		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll, Gain: 0.88, FastAfter: 200e6, FastIncrease: 2625e3,
+		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll, Gain: 0.8, FastAfter: 200e6, FastIncrease: 2625e3,
 	}
 }
 

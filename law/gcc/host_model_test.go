@@ -159,7 +159,7 @@ func (m *hostModel) rates(until time.Duration) map[law.VM]float64 {
 				v.previous = n
 			case Paper:
 				line := uplink / 8 / 1500 * 0.005 // packets in 5 ms
-				v.rate = math.Max(float64(m.p.MinRate), v.rate-v.rate*0.88*math.Min(1, n/line))
+				v.rate = math.Max(float64(m.p.MinRate), v.rate-v.rate*0.8*math.Min(1, n/line))
 			}
 		}
 	}

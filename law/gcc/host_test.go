@@ -112,20 +112,20 @@ func TestHost_Paper(t *testing.T) {
 		t.Errorf("alone: %+v", s.got)
 	}
 	s.marks(1, could/4)
-	s.expect("a quarter is marked", 1, 1000*(1-0.88/4))
-	if g := s.got[1]; g.Value < 779e6 || g.Value > 781e6 || g.Lease != time.Second {
+	s.expect("a quarter is marked", 1, 1000*(1-0.8/4))
+	if g := s.got[1]; g.Value < 799e6 || g.Value > 801e6 || g.Lease != time.Second {
 		t.Errorf("granted %+v", g)
 	}
 	s.until(9 * ms)
-	s.expect("before the timeout", 1, 780)
+	s.expect("before the timeout", 1, 800)
 	s.until(10 * ms)
-	s.expect("after it", 1, 780+0.325)
+	s.expect("after it", 1, 800+0.325)
 	s.until(110 * ms)
-	s.expect("100 ms later", 1, 780+0.325+130)
+	s.expect("100 ms later", 1, 800+0.325+130)
 	s.marks(1, 10*could)
-	s.expect("more marks than packets", 1, (780+0.325+130)*0.12)
+	s.expect("more marks than packets", 1, (800+0.325+130)*0.2)
 	s.until(310 * ms)
-	slow := (780+0.325+130)*0.12 + 760*0.325 + 0.325 + 2.3
+	slow := (800+0.325+130)*0.2 + 760*0.325 + 0.325 + 2.3
 	s.expect("the last slow period", 1, slow)
 	s.until(320 * ms)
 	s.expect("fast", 1, slow+40*2.625)
@@ -177,9 +177,9 @@ func TestGS3_ZeroMarks(t *testing.T) {
 			s.marks(1, 0)
 		}
 		if printed {
-			s.expect("printed", 1, 560)
+			s.expect("printed", 1, 600)
 		} else {
-			s.expect("ours", 1, 560+361*0.325)
+			s.expect("ours", 1, 600+361*0.325)
 		}
 	}
 }
@@ -191,15 +191,15 @@ func TestGS4_FirstMessage(t *testing.T) {
 	s.until(10 * time.Second)
 	s.send(1)
 	s.marks(1, could/4)
-	s.expect("ours", 1, 780)
-	printed := func(dt time.Duration) float64 { return 1000 * (1 - 0.88*min(1, could/4/could*0.005/dt.Seconds())) }
+	s.expect("ours", 1, 800)
+	printed := func(dt time.Duration) float64 { return 1000 * (1 - 0.8*min(1, could/4/could*0.005/dt.Seconds())) }
 	if got := printed(10 * time.Second); got < 999 {
 		t.Errorf("printed: %.1f Mbit/s", got)
 	}
 	s.until(s.now + time.Microsecond)
 	s.marks(1, could/100)
-	s.expect("a microsecond later", 1, 780*(1-0.88/100))
-	if got := printed(time.Microsecond); got > 200 {
+	s.expect("a microsecond later", 1, 800*(1-0.8/100))
+	if got := printed(time.Microsecond); got > 201 {
 		t.Errorf("printed, a microsecond later: %.1f Mbit/s", got)
 	}
 }
@@ -321,7 +321,7 @@ func TestHost_List(t *testing.T) {
 	s.send(1, 2)
 	s.marks(1, could)
 	s.step(&inventory.Host{At: 1, Rate: 1e9, VMs: []inventory.VM{{Number: 1}, {Number: 9}}})
-	s.expect("kept", 1, 500*0.12)
+	s.expect("kept", 1, 500*0.2)
 	s.marks(2, 5)
 	if c := s.h.Counts(); c.Unknown != 1 {
 		t.Errorf("%+v", c)
