@@ -70,7 +70,7 @@ func TestGCC_AShareWhateverTheTransport(t *testing.T) {
 		{"against NewReno", gccFile(fmt.Sprintf(gccScheme, ""), "cc: reno"), 20, 27},
 		{"against UDP", others, 20, 27},
 		{"against UDP, marks by VM", strings.Replace(others, "interval: 5ms", "interval: 5ms, divide: by_vm", 1), 20, 27},
-		{"against UDP, without the law", strings.Replace(others, fmt.Sprintf(gccScheme, ""), "droptail", 1), 0, 5},
+		{"against UDP, without the law", strings.Replace(others, fmt.Sprintf(gccScheme, ""), "{name: droptail}", 1), 0, 5},
 	} {
 		raw := carriedOut(t, row.text)
 		got := mbits(raw, "tagged")
