@@ -19,6 +19,7 @@ int weir_host_vm(struct __sk_buff *ctx)
 	__u32 from = 0, id = vm_behind(ctx->ifindex);
 	struct host_counts *stats, *senders = 0;
 	struct host_vm *vm = 0;
+	__u32 agreed;
 
 	if (!guest_check(ctx, &from, &vm, &senders))
 		return TCX_DROP;
@@ -29,8 +30,8 @@ int weir_host_vm(struct __sk_buff *ctx)
 	stats = bpf_map_lookup_elem(&counts, &id);
 	if (!stats)
 		return TCX_NEXT;
-	segment_clamp(ctx, stats, id);
-	if (ecn_mode && vm_ecn(ctx, id, 1) > 0)
+	agreed = segment_clamp(ctx, stats, id);
+	if (ecn_mode && vm_ecn(ctx, agreed, 1) > 0)
 		stats->ecn_cleared += packets_of(ctx);
 	return TCX_NEXT;
 }
@@ -68,7 +69,7 @@ int weir_host_up(struct __sk_buff *ctx)
 		return TCX_DROP;
 	if (!vm || !stats)
 		return TCX_NEXT; // the host's own, or not from a VM of the list
-	if (ecn_mode && vm_ecn(ctx, from, 0) > 0)
+	if (ecn_mode && vm_ecn(ctx, ecn_sent(ctx, from), 0) > 0)
 		stats->ecn_set += packets_of(ctx);
 	class = relaxed_class ? bucket_class(rate_of(from), vm->class, relaxed_class) : 0;
 	if (class)

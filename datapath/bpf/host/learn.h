@@ -46,4 +46,24 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	return 0;
 }
 
+// The answer of ecn_agreed, in bits.
+enum ecn_state {
+	ECN_IS_AGREED = 1, // the packet's connection agreed on ECN
+	ECN_DATA = 2,      // it has data, or is no TCP segment
+};
+
+// Reports whether a segment from or towards a VM belongs to a connection that agreed on ECN, behind its handshake.
+static __always_inline __u32 ecn_agreed(const struct segment *s, __u32 vm)
+{
+	__u32 data = s->payload ? ECN_DATA : 0;
+	struct host_connection *c;
+	struct flow_key key;
+
+	if (s->flags & TCP_SYN)
+		return data;
+	key = key_of(s, vm);
+	c = bpf_map_lookup_elem(&connections, &key);
+	return data | (c && c->ecn == ECN_AGREED ? ECN_IS_AGREED : 0);
+}
+
 #endif

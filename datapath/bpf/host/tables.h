@@ -10,6 +10,7 @@
 #include "../../core/bucket.h"
 #include "../../core/grant.h"
 #include "../../core/handshake.h"
+#include "../../core/vmecn.h"
 #include "../lib/segment.h"
 
 #define HOST_VMS 4096
@@ -17,6 +18,7 @@
 #define HOST_PORTS 65536 // ifindexes below it are found without a hash lookup
 
 const volatile __u32 uplink_ifindex = 0;
+const volatile __u32 ecn_mode = VMECN_NONE;
 
 struct host_control {
 	__u32 schema;

@@ -6,45 +6,33 @@
 #define WEIR_BPF_HOST_VMECN_H
 
 #include "guest.h"
-#include "../../core/vmecn.h"
 #include "../lib/ecn.h"
 
-const volatile __u32 ecn_mode = VMECN_NONE;
-
-// Reports whether a packet of a VM belongs to a connection that agreed on ECN, and whether it has data.
-static __always_inline int ecn_negotiated(struct __sk_buff *ctx, __u32 vm, int *data)
+// Returns what ecn_agreed does, of a packet that a VM sends.
+static __always_inline __u32 ecn_sent(struct __sk_buff *ctx, __u32 vm)
 {
-	struct host_connection *c;
 	struct segment s = {};
-	struct flow_key key;
 
-	*data = 1;
-	if (segment_read(ctx, &s) != SEGMENT_TCP)
-		return 0;
-	*data = s.payload > 0;
-	if (s.flags & TCP_SYN)
-		return 0;
-	key = key_of(&s, vm);
-	c = bpf_map_lookup_elem(&connections, &key);
-	return c && c->ecn == ECN_AGREED;
+	if (ecn_mode != VMECN_NOT_NEGOTIATED || segment_read(ctx, &s) != SEGMENT_TCP)
+		return ECN_DATA;
+	return ecn_agreed(&s, vm);
 }
 
-// Writes the ECN field of a packet from or towards a VM. A function of its own, so that the verifier checks it once.
-__noinline int vm_ecn(struct __sk_buff *ctx, __u32 vm, int towards)
+// Writes the ECN field of a packet from or towards a VM. state: what ecn_agreed returns. Returns 1 if it was changed. A function of
+// its own, so that the verifier checks it once.
+__noinline int vm_ecn(struct __sk_buff *ctx, __u32 state, int towards)
 {
-	int negotiated = 0, data = 1;
 	struct frame f = {};
 	__u8 field;
 
 	frame_read(ctx, &f);
 	if (f.kind != FRAME_IPV4 && f.kind != FRAME_IPV6)
 		return 0;
-	if (ecn_mode == VMECN_NOT_NEGOTIATED)
-		negotiated = ecn_negotiated(ctx, vm, &data);
-	field = towards ? vmecn_in(ecn_mode, negotiated, f.ecn) : vmecn_out(ecn_mode, negotiated, data, f.ecn);
-	if (field == f.ecn)
-		return 0;
-	return ecn_write(ctx, &f, field) ? -1 : 1;
+	if (towards)
+		field = vmecn_in(ecn_mode, !!(state & ECN_IS_AGREED), f.ecn);
+	else
+		field = vmecn_out(ecn_mode, !!(state & ECN_IS_AGREED), !!(state & ECN_DATA), f.ecn);
+	return field != f.ecn && !ecn_write(ctx, &f, field);
 }
 
 #endif
