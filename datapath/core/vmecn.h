@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The ECN field between a VM and the network, for laws that use marks of switches (SPEC 1.6, GS-7): every packet of a VM can be
-// marked, and no mark reaches a VM that does not know ECN.
+// The ECN field between a VM and the network, for laws that use marks of switches (SPEC 1.6, GS-7). Every packet of a VM can be
+// marked. No mark reaches a VM that does not know ECN.
 //
 //                       from the VM                                   towards the VM
 //   VMECN_NONE          unchanged                                     unchanged

@@ -173,7 +173,7 @@ func (m *hostModel) rates(until time.Duration) map[law.VM]float64 {
 	return out
 }
 
-// The rates are those of the model in each variant, however late the ticks are; and what is granted follows the rates.
+// In each variant the rates equal the model's, however late the ticks are. Grants follow the rates.
 func TestHost_Model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Default()

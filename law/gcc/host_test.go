@@ -204,8 +204,8 @@ func TestGS4_FirstMessage(t *testing.T) {
 	}
 }
 
-// GS-6: the listings have another law: without an integrator, a rate returns to the share of this host as soon as marks stop, and
-// a quarter of the link needs three quarters of the packets marked for good.
+// GS-6: the listings have another law, without an integrator. A rate returns to the share of this host as soon as marks stop. A
+// quarter of the link needs three quarters of the packets marked for good.
 func TestGS6_ListingsHaveNoIntegrator(t *testing.T) {
 	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = OVS })
 	s.send(1)

@@ -58,7 +58,7 @@ type VMMarks struct {
 	Packets uint64
 }
 
-// Sent is what the VMs of a host sent since the reading before. VMs that sent nothing can be left out.
+// Sent lists the VMs of a host that sent packets since the reading before.
 type Sent struct {
 	T   time.Duration // since the reading before
 	VMs []VMSent
