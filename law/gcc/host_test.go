@@ -141,10 +141,11 @@ func TestHost_Paper(t *testing.T) {
 	s.send(1)
 	s.until(1499 * ms)
 	s.expect("before the inactivity of VM 2", 1, 500)
-	s.until(1510 * ms)
+	s.until(1500 * ms)
 	if s.h.byVM[2].active || s.got[2].Lease != 0 {
 		t.Errorf("VM 2 is active, or limited: %+v", s.got[2])
 	}
+	s.until(1510 * ms)
 	if s.rate(1) <= 500 || s.rate(1) >= 1000 {
 		t.Errorf("VM 1 has %.0f Mbit/s: want it to rise", s.rate(1))
 	}
@@ -296,6 +297,12 @@ func TestHost_Code(t *testing.T) {
 	s.expect("the largest step", 1, 10)
 	s.marks(1, 2000)
 	s.expect("too little would remain", 1, 10)
+	s = newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = Code })
+	s.send(1)
+	s.marks(1, 50)
+	s.until(ms)
+	s.marks(1, 50)
+	s.expect("as many marks, soon", 1, 500)
 }
 
 // Rates converge to weights, and not below guarantees.
