@@ -12,8 +12,8 @@ import (
 	"weir/law"
 )
 
-// ownersMax is how many laws can grant: hosts have as many owners (datapath/host).
-const ownersMax = 8
+// ownersMax is how many laws can grant: hosts have one owner more (datapath/host), for the law at the host itself.
+const ownersMax = 7
 
 // Results of a grant.
 const (

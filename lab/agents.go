@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -70,6 +71,7 @@ type controlled struct {
 	command    string // the name of the controller that runs the law
 	controller *process
 	agents     map[string]*process // by name
+	uplinks    []*port             // whose queue is the limiter of the host's agent
 }
 
 func startControlled(spec *law.Spec, l *Lab, r *experiment.Run, name string) (Attached, error) {
@@ -122,8 +124,15 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 	if spec.Interval != nil {
 		every = spec.Interval(law.Pointer(r.Params[name]))
 	}
+	half := ""
+	if slices.Contains(spec.Sites, law.Uplink) {
+		half = fmt.Sprintf("{%s: %s}", name, params)
+		if err := c.giveUplinks(hosts); err != nil {
+			return err
+		}
+	}
 	for _, n := range hosts {
-		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n)); err != nil {
+		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n, half)); err != nil {
 			return err
 		}
 	}
@@ -216,13 +225,18 @@ func agentFile(n *node, url, keys, state string) string {
 	return fmt.Sprintf("kind: Agent\nname: %s\nbus: {urls: [%q], keys: %s}\nstate: %s\nmetrics: {listen: \"\"}\n", agentName(n), url, keys, state)
 }
 
-// hostSection is the role host of a hypervisor. A guest's VM has its addresses for all profiles.
-func hostSection(n *node) string {
-	var uplink string
+// hostSection is the role host of a hypervisor. A guest's VM has its addresses for all profiles. half: the law whose half runs there,
+// and its parameters; "": none, and rates of VMs are not limited.
+func hostSection(n *node, half string) string {
+	var uplink, laws string
 	var vms []string
 	for _, p := range n.ports {
 		if p.peer.kind != experiment.Guest {
-			uplink = p.ifname
+			uplink = "port: " + p.ifname
+			if half != "" {
+				uplink += fmt.Sprintf(", rate: %v", p.rate)
+				laws = fmt.Sprintf("  laws: %s\n", half)
+			}
 			continue
 		}
 		var from []string
@@ -232,7 +246,34 @@ func hostSection(n *node) string {
 		vms = append(vms, fmt.Sprintf("    - {vm: %d, name: %q, port: %s, mac: %q, addresses: [%s]}\n",
 			vmOf(p.peer), p.peer.name, p.ifname, p.far.mac, strings.Join(from, ", ")))
 	}
-	return fmt.Sprintf("host:\n  number: %d\n  uplink: {port: %s}\n  vms:\n%s", n.index+1, uplink, strings.Join(vms, ""))
+	return fmt.Sprintf("host:\n  number: %d\n  uplink: {%s}\n%s  vms:\n%s", n.index+1, uplink, laws, strings.Join(vms, ""))
+}
+
+// giveUplinks removes the TBFs of hypervisors' uplinks: their agents put HTB there, with the same rate.
+func (c *controlled) giveUplinks(hosts []*node) error {
+	for _, n := range hosts {
+		for _, p := range n.ports {
+			if p.peer.kind == experiment.Guest || p.rate == 0 {
+				continue
+			}
+			err := c.lab.withNetlink(n.name, func(h *netlink.Handle) error { return h.QdiscDel(tbf(p, p.rate)) })
+			if err != nil {
+				return fmt.Errorf("port %s: give its queue to the agent: %w", p.name, err)
+			}
+			c.uplinks = append(c.uplinks, p)
+		}
+	}
+	return nil
+}
+
+// takeUplinks shapes them again.
+func (c *controlled) takeUplinks() error {
+	var errs []error
+	for _, p := range c.uplinks {
+		errs = append(errs, c.lab.withNetlink(p.node.name, func(h *netlink.Handle) error { return shape(h, p) }))
+	}
+	c.uplinks = nil
+	return errors.Join(errs...)
 }
 
 // vmOf is the number of a guest's VM.
@@ -372,7 +413,7 @@ func (c *controlled) Close() error {
 			all.Go(func() error { return endProcess(name, p) })
 		}
 	}
-	err := all.Wait()
+	err := errors.Join(all.Wait(), c.takeUplinks())
 	if c.controller != nil {
 		err = errors.Join(err, endProcess("controller", c.controller))
 	}

@@ -64,15 +64,21 @@ func (l *Lab) setRate(p *port, rate law.Rate) error {
 	if rate <= 0 || rate > p.rate {
 		rate = p.rate
 	}
-	return l.Enter(p.node.name, func() error {
+	err := l.withNetlink(p.node.name, func(h *netlink.Handle) error { return h.QdiscChange(tbf(p, rate)) })
+	if err != nil {
+		return fmt.Errorf("port %s: shape to %v: %w", p.name, rate, err)
+	}
+	return nil
+}
+
+// withNetlink calls do in a node.
+func (l *Lab) withNetlink(node string, do func(h *netlink.Handle) error) error {
+	return l.Enter(node, func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
 		}
 		defer h.Close()
-		if err := h.QdiscChange(tbf(p, rate)); err != nil {
-			return fmt.Errorf("port %s: shape to %v: %w", p.name, rate, err)
-		}
-		return nil
+		return do(h)
 	})
 }

@@ -58,13 +58,14 @@ const (
 	WindowGrant Kind = iota // Value is a receive window, in bytes
 	RateGrant               // Value is a rate, in bit/s
 	PauseGrant              // no data; Value is 0
+	MarksGrant              // limits nothing: marked packets of a VM, for the law at its host (law/telemetry, Marked)
 )
 
 func (k Kind) String() string {
-	if k > PauseGrant {
+	if k > MarksGrant {
 		return fmt.Sprint("kind ", uint8(k))
 	}
-	return [...]string{WindowGrant: "window", RateGrant: "rate", PauseGrant: "pause"}[k]
+	return [...]string{WindowGrant: "window", RateGrant: "rate", PauseGrant: "pause", MarksGrant: "marks"}[k]
 }
 
 // Key selects the traffic that a Grant is for. A zero field means any.

@@ -35,12 +35,22 @@ type Spec struct {
 	Report func(t Tally) (totals []Value, trouble []string)
 	// Interval returns, from the parameters, how often switches report to the law. nil: it is at no controller, or needs no reports.
 	Interval func(params any) Duration
-	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions.
+	// Clear returns, from the parameters of a law that claims ECN, what hosts do with the ECN field: ClearAll or
+	// ClearNotNegotiated. nil: nothing.
+	Clear func(params any) string
+	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions. A law with the site Uplink
+	// has a half there: the rates of VMs, from telemetry.Marked and telemetry.Sent.
 	New func(site Site, params any, topo *Topology) (Law, error)
 }
 
 // Idle is why a parameter has no effect, and what to do about it.
 type Idle struct{ Why, Do string }
+
+// What hosts do with the ECN field for a law that claims ECN (datapath/core/vmecn.h).
+const (
+	ClearAll           = "all"            // all that leaves a VM is ECT, and the field of all that arrives is cleared
+	ClearNotNegotiated = "not_negotiated" // not for connections that negotiated ECN
+)
 
 // Site is a kind of place where a law runs.
 type Site uint8

@@ -5,6 +5,7 @@
 //	agent.go, reload.go     the process: begin, follow the devices, reload, end
 //	link.go                 its end of the bus: state, inventory
 //	hostrole.go, grants.go  role host: VMs and grants
+//	half.go                 a law's half at the host: rates of VMs from a controller's marks
 //	switchrole.go           role switch: ports
 //	readings.go             telemetry every T
 //	laws.go                 laws of a switch in the same process
@@ -30,6 +31,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/datapath/attach"
 	"weir/datapath/host"
+	"weir/law"
 )
 
 // pinRoot is the directory where agents pin what outlives them, each in a directory of its name. Tests mount a BPF file system
@@ -51,6 +53,7 @@ type Options struct {
 	Hangup   <-chan os.Signal // signals to read File again; nil: none
 	Log      *slog.Logger     // nil: none
 	Laws     *switchd.Agent   // the laws that a switch's file can name
+	Specs    law.Specs        // the laws that host.laws can name
 }
 
 // agent is a running agent. One goroutine owns it.
@@ -111,6 +114,12 @@ func Run(ctx context.Context, c *Config) (err error) {
 	defer func() { err = errors.Join(err, a.release()) }()
 	if c.Host != nil {
 		a.host = newHostRole(c.Host, a.hostPins(), a.log, a.alive)
+		if a.host.half, err = newHalf(c.Host, c.Specs, a.log); err != nil {
+			return err
+		}
+		if a.host.half != nil {
+			a.host.half.role = a.host
+		}
 	}
 	if c.Switch != nil && c.Switch.ByPolicy {
 		a.planned = newPlanned(strings.TrimSuffix(c.State, ".term")+".switch", c, a.log)
@@ -175,6 +184,9 @@ func (a *agent) begin(ctx context.Context) {
 	a.running.Go(func() { a.link.run(a.stop) })
 	if a.host != nil {
 		a.running.Go(func() { a.host.heartbeats(a.stop) })
+		if a.host.half != nil {
+			a.running.Go(func() { a.host.half.run(a.stop) })
+		}
 	}
 	if a.ports != nil {
 		a.running.Go(func() { a.ports.run(a.stop) })

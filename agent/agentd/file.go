@@ -30,12 +30,13 @@ type fileBus struct {
 }
 
 type fileHost struct {
-	Number    law.Host          `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
-	Uplink    fileUplink        `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
-	Labels    map[string]string `json:"labels,omitempty" jsonschema_description:"labels that policies select this host by, such as {rack: r1}"`
-	Messages  string            `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants come in Ethernet frames to the uplink, with the key frames.key in the directory bus.keys; everything else comes by the bus (default: bus)"`
-	PauseZero bool              `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
-	VMs       []fileVM          `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
+	Number    law.Host                  `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
+	Uplink    fileUplink                `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
+	Labels    map[string]string         `json:"labels,omitempty" jsonschema_description:"labels that policies select this host by, such as {rack: r1}"`
+	Messages  string                    `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants come in Ethernet frames to the uplink, with the key frames.key in the directory bus.keys; everything else comes by the bus (default: bus)"`
+	PauseZero bool                      `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
+	Laws      map[string]map[string]any `json:"laws,omitempty" jsonschema:"maxProperties=1" jsonschema_description:"law whose half at hosts runs here: its name, with the parameters that it has at the controller (default: none)"`
+	VMs       []fileVM                  `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
 }
 
 type fileUplink struct {
@@ -139,7 +140,8 @@ type Host struct {
 	Uplink    string
 	Rate      law.Rate // 0: no limiter
 	PauseZero bool
-	Frames    bool // grants come in frames
+	Frames    bool                      // grants come in frames
+	Laws      map[string]map[string]any // whose half runs here; at most one
 	VMs       []VM
 	Labels    map[string]string
 }
@@ -184,7 +186,7 @@ func (f *File) config() *Config {
 		Bus: Bus{URLs: f.Bus.URLs, Keys: f.Bus.Keys, Buckets: f.Bus.Buckets},
 	}
 	if h := f.Host; h != nil {
-		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Frames: h.Messages == inBand, Labels: h.Labels}
+		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Frames: h.Messages == inBand, Laws: h.Laws, Labels: h.Labels}
 		for i := range h.VMs {
 			v := &h.VMs[i]
 			mac, _ := net.ParseMAC(v.MAC) // checked before

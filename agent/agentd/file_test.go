@@ -129,6 +129,7 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"state":                      {plainHost + "state: /x\n", plainHost, ""},
 	"host.number":                {strings.Replace(plainHost, "number: 7", "number: 8", 1), plainHost, "reload_real_test.go TestReload_VMs"},
 	"host.uplink.port":           {strings.Replace(plainHost, "eth0", "eth1", 1), plainHost, "switch_real_test.go TestFailOpen"},
+	"host.laws":                  {strings.Replace(plainHost, "number: 7", "number: 7, laws: {x: {}}", 1), plainHost, "half_real_test.go TestHalf_LimitsAndIsKilled"},
 	"host.uplink.rate":           {strings.Replace(plainHost, "eth0", "eth0, rate: 1Gbit", 1), plainHost, "reload_real_test.go TestRate"},
 	"host.pause_zero":            {strings.Replace(plainHost, "number: 7", "number: 7, pause_zero: true", 1), plainHost, "../../datapath/host/frames_test.go TestClamp_PauseZero"},
 	"host.messages":              {strings.Replace(plainHost, "number: 7", "number: 7, messages: in-band", 1), plainHost, "frames_real_test.go TestFrames_Limit"},

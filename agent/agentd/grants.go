@@ -110,6 +110,31 @@ func (g *Grants) Obey(h Enforcer, term uint64, stamp time.Duration, list []law.G
 	}
 }
 
+// Own sets rates that a law at this host decided, whose process is this one. It returns how many were set.
+func (g *Grants) Own(h Enforcer, list []law.Grant) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return 0
+	}
+	now := g.clock()
+	for i := range list {
+		g.wake(h, now, list[i].Owner, 0)
+	}
+	err := h.SetGrantsAt(uint64(now), list)
+	set := len(list)
+	for _, e := range leaves(err) {
+		why := host.Failed
+		if r := (*host.Refused)(nil); errors.As(e, &r) {
+			why = r.Why
+			set--
+		}
+		g.refuse(why, 1, e)
+	}
+	g.set += uint64(set)
+	return set
+}
+
 // note keeps a refused grant for the next reports. There are at most as many as a report lists.
 func (g *Grants) note(of *law.Grant, why host.Reason) {
 	k := refusedGrant{of.Key.VM, of.Owner}

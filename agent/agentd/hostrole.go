@@ -15,6 +15,7 @@ import (
 	"weir/datapath/attach"
 	"weir/datapath/host"
 	"weir/law"
+	"weir/law/inventory"
 )
 
 // hostRole carries out grants for the VMs of this hypervisor. The goroutine of the agent owns it. Grants, heartbeats and status
@@ -28,6 +29,8 @@ type hostRole struct {
 	added map[law.VM]addedVM // to h
 	wrong problems           // VMs that cannot be added
 	at    int                // ifindex of the uplink
+	half  *half              // of a law at this host; nil: none
+	known *inventory.Host    // that half has
 
 	mu     sync.Mutex
 	h      *host.Host // nil: nothing is enforced
@@ -79,6 +82,22 @@ func (r *hostRole) follow(devices map[string]switchd.Device, o *Options) {
 		}
 	}
 	r.wrong.report(r.apply(h, r.cfg.VMs, devices))
+	r.learn()
+}
+
+// learn passes the half which VMs there are, if that changed.
+func (r *hostRole) learn() {
+	if r.half == nil {
+		return
+	}
+	has := &inventory.Host{At: r.cfg.Number, Rate: r.cfg.Rate}
+	for _, number := range slices.Sorted(maps.Keys(r.added)) {
+		has.VMs = append(has.VMs, inventory.VM{Number: number, Addresses: r.added[number].Addresses})
+	}
+	if !reflect.DeepEqual(has, r.known) {
+		r.known = has
+		r.half.set(law.Own(has))
+	}
 }
 
 // open opens the host, unless a recent attempt failed.
@@ -92,7 +111,7 @@ func (r *hostRole) open(uplink int, there bool, o *Options) *host.Host {
 	}
 	c := host.Config{
 		Uplink: attach.PortRef{Name: r.cfg.Uplink, Ifindex: uplink}, Rate: r.cfg.Rate, PauseZero: r.cfg.PauseZero,
-		Pin: r.pin, TakeOver: o.TakeOver, Version: o.Version,
+		ECN: r.half.ecn(), Pin: r.pin, TakeOver: o.TakeOver, Version: o.Version,
 	}
 	h, err := host.Open(c)
 	if err != nil {
@@ -195,6 +214,7 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 		r.wrong.report(wrong)
 	}
 	r.cfg = next
+	r.learn()
 	return differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v }), nil
 }
 
@@ -221,6 +241,11 @@ func (r *hostRole) guests() (out []*weirv1.Guest) {
 
 // obey carries out a command. stamp is when the report that it answers was sent.
 func (r *hostRole) obey(term uint64, stamp time.Duration, list []law.Grant) {
+	if r.half != nil {
+		if list = r.half.take(list); len(list) == 0 {
+			return
+		}
+	}
 	var to Enforcer
 	if h, _ := r.host(); h != nil {
 		to = h

@@ -30,6 +30,7 @@ import (
 	"weir/datapath/testnet"
 	"weir/internal/testlog"
 	"weir/law"
+	"weir/law/gcc"
 )
 
 const (
@@ -66,7 +67,7 @@ func runAgent(file string) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	c.Options = agentd.Options{
 		TakeOver: os.Getenv(overVariable) != "", Version: "test", Hangup: hangups, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Laws: switchd.New(fairq.Law{}),
+		Laws: switchd.New(fairq.Law{}), Specs: law.Specs{gcc.Spec()},
 	}
 	return agentd.Run(ctx, c)
 }

@@ -67,6 +67,9 @@ func (c *Config) fixed(next *Config) error {
 	if h, n := c.Host, next.Host; h != nil && n != nil {
 		errs = append(errs, same("host.number", h.Number, n.Number), same("host.uplink.port", h.Uplink, n.Uplink),
 			same("host.uplink.rate", h.Rate, n.Rate), same("host.pause_zero", h.PauseZero, n.PauseZero), same("host.messages: in-band", h.Frames, n.Frames))
+		if !sameLaws(h.Laws, n.Laws) {
+			errs = append(errs, errors.New("host.laws: a running agent cannot change it: restart it with --take-over"))
+		}
 	}
 	if s, n := c.Switch, next.Switch; s != nil && n != nil {
 		errs = append(errs, same("switch.number", s.Number, n.Number), same("switch.file", s.File, n.File), same("switch.laws", s.ByPolicy, n.ByPolicy))

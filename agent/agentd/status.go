@@ -53,6 +53,7 @@ type HostStatus struct {
 	Refused map[string]uint64 `json:"grants_refused"` // by reason
 	Live    int               `json:"grants_live"`
 	Frames  *FramesStatus     `json:"frames,omitempty"` // nil: grants come by the bus
+	Half    *HalfStatus       `json:"law,omitempty"`    // of a law at this host; nil: none
 	VMs     []VMStatus        `json:"vms"`
 }
 
@@ -176,6 +177,9 @@ func (r *hostRole) status(grants bool) *HostStatus {
 	h, off := r.host()
 	s.Off = off
 	r.grants.count(s)
+	if r.half != nil {
+		s.Half = r.half.status()
+	}
 	counts, live := map[law.VM]host.Stats{}, map[law.VM][]host.Granted{}
 	if h != nil {
 		all, err := h.Stats()

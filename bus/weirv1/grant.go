@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"weir/law"
+	"weir/law/telemetry"
 )
 
 var kinds = map[law.Kind]GrantKind{
 	law.WindowGrant: GrantKind_GRANT_KIND_WINDOW,
 	law.RateGrant:   GrantKind_GRANT_KIND_RATE,
 	law.PauseGrant:  GrantKind_GRANT_KIND_PAUSE,
+	law.MarksGrant:  GrantKind_GRANT_KIND_MARKS,
 }
 
 // NewGrant returns g as a message. [Encode] checks its values.
@@ -72,6 +74,8 @@ func (x *Grant) check() error {
 		limit = MaxWindow
 	case GrantKind_GRANT_KIND_RATE:
 		limit = MaxRate
+	case GrantKind_GRANT_KIND_MARKS:
+		limit = telemetry.MaxMarks * telemetry.OneMark
 	case GrantKind_GRANT_KIND_PAUSE:
 	default:
 		return fmt.Errorf("a grant of unknown kind %d", x.GetKind())

@@ -33,6 +33,7 @@ const (
 	GrantKind_GRANT_KIND_WINDOW      GrantKind = 1 // value in bytes
 	GrantKind_GRANT_KIND_RATE        GrantKind = 2 // value in bit/s
 	GrantKind_GRANT_KIND_PAUSE       GrantKind = 3 // no value
+	GrantKind_GRANT_KIND_MARKS       GrantKind = 4 // packets that were marked, in 1/256: no limit, but news for the law at the host
 )
 
 // Enum value maps for GrantKind.
@@ -42,12 +43,14 @@ var (
 		1: "GRANT_KIND_WINDOW",
 		2: "GRANT_KIND_RATE",
 		3: "GRANT_KIND_PAUSE",
+		4: "GRANT_KIND_MARKS",
 	}
 	GrantKind_value = map[string]int32{
 		"GRANT_KIND_UNSPECIFIED": 0,
 		"GRANT_KIND_WINDOW":      1,
 		"GRANT_KIND_RATE":        2,
 		"GRANT_KIND_PAUSE":       3,
+		"GRANT_KIND_MARKS":       4,
 	}
 )
 
@@ -2399,12 +2402,13 @@ const file_weir_proto_rawDesc = "" +
 	"\n" +
 	"HeldBucket\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term*i\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term*\x7f\n" +
 	"\tGrantKind\x12\x1a\n" +
 	"\x16GRANT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_KIND_WINDOW\x10\x01\x12\x13\n" +
 	"\x0fGRANT_KIND_RATE\x10\x02\x12\x14\n" +
-	"\x10GRANT_KIND_PAUSE\x10\x03B\x11Z\x0fweir/bus/weirv1b\x06proto3"
+	"\x10GRANT_KIND_PAUSE\x10\x03\x12\x14\n" +
+	"\x10GRANT_KIND_MARKS\x10\x04B\x11Z\x0fweir/bus/weirv1b\x06proto3"
 
 var (
 	file_weir_proto_rawDescOnce sync.Once

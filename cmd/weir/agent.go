@@ -76,6 +76,9 @@ func (f *agentFlags) run(cmd *cobra.Command, _ []string) error {
 	if err == nil && c.Switch != nil && c.Switch.File != "" && f.check {
 		_, err = laws.Switch().Load(c.Switch.File)
 	}
+	if err == nil {
+		err = c.CheckLaws(laws.All().Specs())
+	}
 	if err != nil {
 		return usageError(err)
 	}
@@ -94,7 +97,7 @@ func (f *agentFlags) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	c.Options = agentd.Options{
-		TakeOver: f.takeOver, Unpinned: f.unpinned, Version: weirVersion(), Hangup: hangups(), Log: newLog(cmd.ErrOrStderr(), f.asJSON), Laws: laws.Switch(),
+		TakeOver: f.takeOver, Unpinned: f.unpinned, Version: weirVersion(), Hangup: hangups(), Log: newLog(cmd.ErrOrStderr(), f.asJSON), Laws: laws.Switch(), Specs: laws.All().Specs(),
 	}
 	return agentd.Run(cmd.Context(), c)
 }

@@ -64,6 +64,20 @@ var keysOfLaws = map[string][]keyCase{
 	"params of fairqctl.update":          {{set: "schemes.droptail.params.update=100ms", with: keysFairQCtl}},
 	"params of fairqctl.lease":           {{see: inTest, says: "../../law/fairqctl/law_test.go TestLease"}},
 	"params of fairqctl.idle":            {{set: "schemes.droptail.params.idle=50ms", with: keysFairQCtl}},
+	"params of gcc.interval":             {{set: "schemes.droptail.params.interval=20ms", with: keysGCC}},
+	"params of gcc.variant":              {{set: "schemes.droptail.params.variant=code", with: keysGCC}},
+	"params of gcc.divide":               {{see: inTest, says: "../../law/gcc/law_test.go TestDivide"}},
+	"params of gcc.clear":                {{see: inTest, says: "../../sim/laws/gcc_test.go TestGCC_ClearsNotNegotiated"}},
+	"params of gcc.gain":                 {{set: "schemes.droptail.params.gain=0.1", with: keysGCC}},
+	"params of gcc.min_rate":             {{see: inTest, says: "../../law/gcc/host_test.go TestHost_WeightsAndGuarantees"}},
+	"params of gcc.period":               {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
+	"params of gcc.timeout":              {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
+	"params of gcc.inactivity":           {{see: inTest, says: "../../law/gcc/law_test.go TestSources_Expire"}},
+	"params of gcc.increase":             {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
+	"params of gcc.decrease":             {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Code"}},
+	"params of gcc.fast_after":           {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
+	"params of gcc.fast_increase":        {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
+	"params of gcc.depth":                {{see: isRefused, says: "params.depth: hosts' limiters have a bucket of 10 ms", set: "schemes.droptail.params.depth=5ms", with: keysGCC}},
 	"params of sicc.source_share":        {{see: inTest, says: "../../law/sicc/share_test.go TestShare_Windows"}},
 }
 
@@ -71,6 +85,7 @@ const (
 	keysStatic   = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
 	keysACDC     = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
 	keysSICC     = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
+	keysGCC      = "schemes.droptail.laws=[gcc, ecn]  schemes.droptail.params={threshold: 15KB}"
 	keysNS2      = "schemes.droptail.laws=[siccns2]  schemes.droptail.params={on_fraction: 0.1, off_fraction: 0.05}"
 	keysFairQ    = "schemes.droptail.laws=[fairq]"
 	keysFairQCtl = "schemes.droptail.laws=[fairqctl]"

@@ -43,7 +43,7 @@ const (
 	// MaxLease is the longest lease of a grant.
 	MaxLease = time.Minute
 
-	schemaVersion  = 1 // layout of the maps; raised whenever one changes
+	schemaVersion  = 2 // layout of the maps; raised whenever one changes
 	defaultEntries = 1 << 16
 	maxEntries     = 1 << 18 // pairs and flows have indexes of 20 bits
 	uplinkID       = 0       // of the uplink's pin; a VM's is its index and 1
@@ -59,6 +59,9 @@ type Config struct {
 	// PauseZero: a pause writes a window of 0. Otherwise it writes the least window, a segment and a byte. After a window
 	// of 0 the sender waits for its persist timer.
 	PauseZero bool
+	// ECN is what happens to the ECN field of what VMs send and get: law.ClearAll, law.ClearNotNegotiated (core/vmecn.h), or ""
+	// for nothing.
+	ECN string
 	// Pairs, Flows and Connections are the sizes of tables: pairs and flows with a grant, and connections whose window
 	// scale is known. 0: 65536; at most 262144.
 	Pairs, Flows, Connections uint32
@@ -88,7 +91,8 @@ type Host struct {
 	flows   map[hostHostFlow]*keyed
 	indexes indexes
 	limiter *limiter
-	swept   [Owners]uint64 // last heartbeats of owners whose grants Sweep has removed
+	swept   [Owners]uint64   // last heartbeats of owners whose grants Sweep has removed
+	cpus    []hostHostCounts // of one VM, a part for each CPU
 	closed  bool
 }
 
@@ -122,6 +126,9 @@ func Open(c Config) (*Host, error) {
 	return h, nil
 }
 
+// ecnModes are those of core/vmecn.h.
+var ecnModes = map[string]uint32{"": 0, law.ClearAll: 1, law.ClearNotNegotiated: 2}
+
 // complete fills in the defaults.
 func (c *Config) complete() error {
 	for _, n := range []*uint32{&c.Pairs, &c.Flows, &c.Connections} {
@@ -131,6 +138,9 @@ func (c *Config) complete() error {
 		if *n > maxEntries {
 			return fmt.Errorf("host: a table of %d entries: at most %d", *n, maxEntries)
 		}
+	}
+	if _, known := ecnModes[c.ECN]; !known {
+		return fmt.Errorf("host: ECN %q: all, not_negotiated or nothing", c.ECN)
 	}
 	if c.Rate < 0 || c.Rate > bucketRateMax {
 		return fmt.Errorf("host: uplink %s: rate %v: at most 1 Tbit/s", c.Uplink.Name, c.Rate)

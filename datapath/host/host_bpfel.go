@@ -49,7 +49,7 @@ type hostHostConnection struct {
 		Shift      [2]uint8
 	}
 	IsSigned uint32
-	Zero     uint32
+	Ecn      uint32
 	Refs     uint64
 }
 
@@ -82,6 +82,8 @@ type hostHostCounts struct {
 	SpoofedIp  uint64
 	Malformed  uint64
 	Learnt     uint64
+	EcnSet     uint64
+	EcnCleared uint64
 }
 
 type hostHostFlow struct {
@@ -145,6 +147,7 @@ const (
 	hostMapVms           = "vms"
 	hostProgWeirHostUp   = "weir_host_up"
 	hostProgWeirHostVm   = "weir_host_vm"
+	hostVarEcnMode       = "ecn_mode"
 	hostVarFlowDigestKey = "flow_digest_key"
 	hostVarRelaxedClass  = "relaxed_class"
 	hostVarUplinkIfindex = "uplink_ifindex"
@@ -218,6 +221,7 @@ type hostMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type hostVariableSpecs struct {
+	EcnMode       *ebpf.VariableSpec `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.VariableSpec `ebpf:"uplink_ifindex"`
@@ -278,6 +282,7 @@ func (m *hostMaps) Close() error {
 //
 // It can be passed to loadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type hostVariables struct {
+	EcnMode       *ebpf.Variable `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.Variable `ebpf:"uplink_ifindex"`

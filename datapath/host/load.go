@@ -30,6 +30,9 @@ func newSource(c *Config) (*source, error) {
 	if err := spec.Variables[hostVarUplinkIfindex].Set(uint32(c.Uplink.Ifindex)); err != nil {
 		return nil, fmt.Errorf("set the uplink: %w", err)
 	}
+	if err := spec.Variables[hostVarEcnMode].Set(ecnModes[c.ECN]); err != nil {
+		return nil, fmt.Errorf("set the ECN mode: %w", err)
+	}
 	return &source{spec: spec, pin: c.Pin}, nil
 }
 

@@ -34,8 +34,11 @@ type Stats struct {
 	SpoofedIP  uint64 // dropped: from another IP address
 	Malformed  uint64 // dropped: its source cannot be read
 
-	Learnt uint64   // handshakes
-	Rate   law.Rate // of its class; 0: it has none
+	Learnt     uint64 // handshakes
+	ECNSet     uint64 // packets of the VM whose ECN field was changed
+	ECNCleared uint64 // the same towards the VM
+
+	Rate law.Rate // of its class; 0: it has none
 }
 
 // Stats reads the counters of every VM, by number.
@@ -82,6 +85,8 @@ func (s *Stats) add(c *hostHostCounts) {
 	s.SpoofedIP += c.SpoofedIp
 	s.Malformed += c.Malformed
 	s.Learnt += c.Learnt
+	s.ECNSet += c.EcnSet
+	s.ECNCleared += c.EcnCleared
 }
 
 // Limited returns how many ACKs towards a VM got a smaller window; false: there is no such VM.
@@ -101,4 +106,24 @@ func (h *Host) Limited(vm law.VM) (uint64, bool) {
 		n += cpus[i].Limited
 	}
 	return n, true
+}
+
+// Sent appends how many packets each VM has sent so far, as they are on the wire, to out. It costs one lookup a VM.
+func (h *Host) Sent(out map[law.VM]uint64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return ErrClosed
+	}
+	for _, v := range h.vms {
+		if err := h.maps.Counts.Lookup(v.id, &h.cpus); err != nil {
+			return fmt.Errorf("host: counters of VM %d: %w", v.number, err)
+		}
+		n := uint64(0)
+		for i := range h.cpus {
+			n += h.cpus[i].Sent
+		}
+		out[v.number] = n
+	}
+	return nil
 }

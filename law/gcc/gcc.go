@@ -1,37 +1,99 @@
-// Package gcc is SDN-GCC: the parameters of per-VM rates that a controller sets from the marks it collects (SPEC 1.6 to 1.8).
+// Package gcc is SDN-GCC (paper 000; SPEC 1.6 to 1.8). Its two halves are laws of their own:
+//
+//	law.go   at the controller: it divides the marks of each port among the VMs that use it
+//	host.go  at a hypervisor: the rate of each VM, from these messages and from the clock
 package gcc
 
 import (
+	"errors"
+	"fmt"
+	"time"
+
 	"weir/law"
 	"weir/law/limiter"
+)
+
+// Values of Config.Variant.
+const (
+	Paper = "paper" // Algorithm 1
+	OVS   = "ovs"   // the Open vSwitch listings (SPEC 1.8)
+	Code  = "code"  // the published evilbit.c
+)
+
+// Values of Config.Divide.
+const (
+	Equal = "equal"
+	ByVM  = "by_vm"
 )
 
 // Config configures gcc (SDN-GCC), SPEC 1.6 to 1.8.
 type Config struct {
 	limiter.Params
-	Interval law.Duration `json:"interval" above:"0" jsonschema_description:"the controller reads marks this often (T_i)"`
-	Variant  string       `json:"variant" jsonschema:"enum=paper,enum=ovs" jsonschema_description:"Algorithm 1 (AIAD), or the law of the Open vSwitch listings (SPEC 1.8)"`
-	Clear    bool         `json:"clear" jsonschema_description:"GS-7: CE is cleared before delivery"`
+	Interval     law.Duration `json:"interval" above:"0" jsonschema_description:"the controller reads marks this often (T_i)"`
+	Variant      string       `json:"variant" jsonschema:"enum=paper,enum=ovs,enum=code" jsonschema_description:"Algorithm 1, the law of the Open vSwitch listings (SPEC 1.8), or that of the published evilbit.c"`
+	Divide       string       `json:"divide" jsonschema:"enum=equal,enum=by_vm" jsonschema_description:"marks of a port are divided equally among the VMs that use it (the paper), or each VM gets those of its own packets"`
+	Clear        string       `json:"clear" jsonschema:"enum=all,enum=not_negotiated" jsonschema_description:"GS-7: hosts clear the ECN field of all packets towards a VM (the paper), or leave it to connections that negotiated ECN"`
+	Gain         float64      `json:"gain" jsonschema:"exclusiveMinimum=0,maximum=4" jsonschema_description:"paper: the rate falls by this times the marked packets as a part of what the uplink could have sent (GS-5, fitted)"`
+	FastAfter    law.Duration `json:"fast_after" jsonschema_description:"paper: after so long without marks the rate rises by fast_increase (GS-5, fitted); 0s: never"`
+	FastIncrease law.Rate     `json:"fast_increase" jsonschema_description:"added to the rate each period then"`
 }
 
-// Default returns the defaults: T_i = 5 ms is the paper's; period, depth, timeout, Min_Rate and 5 Mbit/s a mark are the
-// published code's. The increase is fitted to Fig. 2d (1.3 Mbit/s per ms, SPEC GS-5): the paper
-// does not define scale().
+// Default returns the defaults. T_i = 5 ms is the paper's; period, Min_Rate and 5 Mbit/s a mark are the published code's. The paper
+// does not define scale() and Cong_Timeout: gain, increase, fast_after, fast_increase and timeout are fitted to Fig. 2d
+// (SPEC GS-5), once for all experiments.
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{
-			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 2e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6,
+			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6,
 		},
-		Interval: 5e6, Variant: "paper", Clear: true,
+		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll, Gain: 0.8, FastAfter: 200e6, FastIncrease: 2625e3,
 	}
+}
+
+// Limits of parameters.
+const (
+	leastPeriod = law.Duration(10e3)
+	mostTime    = law.Duration(time.Hour)
+	mostRate    = law.Rate(1e13)
+)
+
+// Check returns an error for parameters that cannot work together.
+func (c *Config) Check() error {
+	for _, d := range []law.Duration{c.Interval, c.Period, c.Timeout, c.Inactivity, c.FastAfter} {
+		if d > mostTime {
+			return fmt.Errorf("interval, period, timeout, inactivity, fast_after: %v is more than %v", d, mostTime)
+		}
+	}
+	switch {
+	case c.Period < leastPeriod:
+		return fmt.Errorf("period: %v is shorter than a host's timer: choose %v or more", c.Period, leastPeriod)
+	case c.MinRate > mostRate || c.Increase > mostRate || c.Decrease > mostRate || c.FastIncrease > mostRate:
+		return fmt.Errorf("min_rate, increase, decrease, fast_increase: at most %v", mostRate)
+	case c.Inactivity < c.Interval:
+		return fmt.Errorf("inactivity: %v is shorter than interval, after which a host looks at what its VMs sent: choose %v or more", c.Inactivity, c.Interval)
+	case c.Variant == Paper && c.Increase == 0:
+		return errors.New("increase: a rate that fell would never rise: choose it above 0kbit")
+	}
+	return nil
 }
 
 // Spec describes gcc.
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "gcc", Folder: "sdn-gcc", Title: "SDN-GCC (paper 000)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
-		Sites: []law.Site{law.SwitchPort, law.Uplink, law.VMPort, law.Controller}, Signals: []law.Signal{law.Backlog, law.Marks},
+		Idle: map[string]law.Idle{
+			"depth": {Why: "hosts' limiters have a bucket of 10 ms (core/bucket.h)", Do: "remove it"},
+		},
+		Sites: []law.Site{law.Uplink, law.VMPort, law.Controller}, Signals: []law.Signal{law.Marks},
 		// The law ecn runs at the same port and sets the marks.
-		Claims: []law.Resource{law.ECN, law.Shim, law.SendRate},
+		Claims:   []law.Resource{law.ECN, law.SendRate},
+		Interval: func(params any) law.Duration { return params.(*Config).Interval },
+		Clear:    func(params any) string { return params.(*Config).Clear },
+		New: func(site law.Site, params any, _ *law.Topology) (law.Law, error) {
+			if site == law.Uplink {
+				return NewHost(*params.(*Config))
+			}
+			return New(*params.(*Config))
+		},
 	}
 }

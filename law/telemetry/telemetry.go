@@ -58,6 +58,33 @@ type VMMarks struct {
 	Packets uint64
 }
 
+// Sent lists the VMs of a host that sent packets since the reading before.
+type Sent struct {
+	T   time.Duration // since the reading before
+	VMs []VMSent
+}
+
+// VMSent is what one VM sent.
+type VMSent struct {
+	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
+
+	VM      law.VM
+	Packets uint64 // as on the wire
+}
+
+// Marked is a message of a controller to a VM's host: packets of the VM that ports marked. It is the law.MarksGrant that the
+// host received.
+type Marked struct {
+	VM    law.VM
+	Marks uint64 // in units of 1/OneMark of a packet, at most MaxMarks packets
+}
+
+// Units and limit of Marked.
+const (
+	OneMark  = 256
+	MaxMarks = 1 << 32
+)
+
 // Quiet reports whether nothing happened at the port: no packet was offered or left, and none waits.
 func (p *Port) Quiet() bool {
 	return p.Packets == 0 && p.SentBytes == 0 && p.Drops == 0 && p.BacklogBytes == 0
@@ -143,3 +170,9 @@ func (*Telemetry) LawEvent() {}
 
 // LawEvent makes it an Event.
 func (*Arrivals) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*Sent) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*Marked) LawEvent() {}

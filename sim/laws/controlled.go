@@ -40,8 +40,8 @@ func Controlled(spec law.Spec) Law {
 			if err != nil {
 				return nil, err
 			}
-			c := &controlled{net: n, spec: &spec, sites: map[law.VM]*control.Site{}}
-			return c, c.put(r, name, l, every)
+			c := &controlled{net: n, spec: &spec, every: every, sites: map[law.VM]*control.Site{}}
+			return c, c.put(r, name, l)
 		},
 	})
 }
@@ -58,37 +58,38 @@ type controlled struct {
 	Quiet
 	net        *network.Network
 	spec       *law.Spec
+	every      law.Duration // of reports; 0: none
 	messenger  *control.Messenger
 	controller *control.Site
 	sites      map[law.VM]*control.Site
 	hosts      *Hosts
 	telemetry  []*Telemetry
+	watched    []watched
+	uplinks    []*uplink
 	heartbeat  event.Event
+}
+
+// watched are ports of a switch that reports.
+type watched struct {
+	ports []*network.Port
+	o     TelemetryOptions
 }
 
 // vmOf returns the VM that a host of the network is.
 func vmOf(host network.NodeID) law.VM { return law.VM(host + 1) }
 
-func (c *controlled) put(r *experiment.Run, name string, l law.Law, every law.Duration) (err error) {
+func (c *controlled) put(r *experiment.Run, name string, l law.Law) (err error) {
 	if c.messenger, err = NewMessenger(c.net, r, name); err != nil {
 		return err
 	}
+	params := law.Pointer(r.Params[name])
 	c.hosts = NewHosts(c.net)
-	var inventories []law.Event
-	for i, node := range r.Config.Graph.Nodes {
-		id := network.NodeID(i)
-		if node.Kind != experiment.Guest {
-			continue
-		}
-		enforcer, err := c.hosts.AddVM(vmOf(id), id)
-		if err != nil {
-			return fmt.Errorf("law %s: %w", name, err)
-		}
-		if c.sites[vmOf(id)], err = c.messenger.Add(control.SiteOptions{Name: node.Name, Enforcer: enforcer}); err != nil {
-			return err
-		}
-		vm := inventory.VM{Number: vmOf(id), Addresses: []netip.Prefix{netip.PrefixFrom(HostAddress(id), 32)}}
-		inventories = append(inventories, &inventory.Host{At: law.Host(id + 1), VMs: []inventory.VM{vm}})
+	if c.spec.Clear != nil {
+		c.hosts.ecn = newVMECN(c.spec.Clear(params))
+	}
+	inventories, err := c.putHosts(r, params)
+	if err != nil {
+		return fmt.Errorf("law %s: %w", name, err)
 	}
 	if c.controller, err = c.messenger.Add(control.SiteOptions{Name: "controller of " + name, Law: l, Route: c.route}); err != nil {
 		return err
@@ -108,24 +109,62 @@ func (c *controlled) put(r *experiment.Run, name string, l law.Law, every law.Du
 		if slices.Contains(c.spec.Signals, law.Copies) {
 			c.copy(ports, number, site)
 		}
-		if every == 0 {
-			continue
-		}
 		size := reportBytes + portBytes*len(ports)
-		t, err := NewTelemetry(c.net.Queue, ports, TelemetryOptions{
-			At: number, Every: every, Idle: idleAfter, Signals: c.spec.Signals, VM: vmOf, Address: HostAddress,
+		c.watched = append(c.watched, watched{ports, TelemetryOptions{
+			At: number, Every: c.every, Idle: idleAfter, Signals: c.spec.Signals, VM: vmOf, Address: HostAddress,
 			To: func(e law.Event) { site.Report(c.controller, size, 0, e) },
-		})
-		if err != nil {
-			return fmt.Errorf("law %s: %w", name, err)
-		}
-		c.telemetry = append(c.telemetry, t)
+		}})
 	}
 	for _, e := range inventories { // agents report them when they start, long before the traffic
 		c.controller.Event(e)
 	}
 	c.heartbeat.Init(c)
 	c.Happen(nil, c.net.Queue.Now())
+	for _, u := range c.uplinks {
+		u.begin()
+	}
+	return nil
+}
+
+// putHosts makes every guest a VM with enforcement. It returns what the hosts' agents report at first.
+func (c *controlled) putHosts(r *experiment.Run, params any) (inventories []law.Event, err error) {
+	if slices.Contains(c.spec.Sites, law.Uplink) {
+		return c.putUplinks(r, params)
+	}
+	for i, node := range r.Config.Graph.Nodes {
+		id := network.NodeID(i)
+		if node.Kind != experiment.Guest {
+			continue
+		}
+		enforcer, err := c.hosts.AddVM(vmOf(id), id)
+		if err != nil {
+			return nil, err
+		}
+		if c.sites[vmOf(id)], err = c.messenger.Add(control.SiteOptions{Name: node.Name, Enforcer: enforcer}); err != nil {
+			return nil, err
+		}
+		inventories = append(inventories, &inventory.Host{At: law.Host(id + 1), VMs: []inventory.VM{guestOf(id)}})
+	}
+	return inventories, nil
+}
+
+// guestOf is a host of the network as a VM.
+func guestOf(id network.NodeID) inventory.VM {
+	return inventory.VM{Number: vmOf(id), Addresses: []netip.Prefix{netip.PrefixFrom(HostAddress(id), 32)}}
+}
+
+// Last puts telemetry behind all laws of the run, so that it counts the marks that they set.
+func (c *controlled) Last() error {
+	for _, w := range c.watched {
+		if w.o.Every == 0 {
+			continue
+		}
+		t, err := NewTelemetry(c.net.Queue, w.ports, w.o)
+		if err != nil {
+			return err
+		}
+		c.telemetry = append(c.telemetry, t)
+	}
 	return nil
 }
 
@@ -160,6 +199,9 @@ func (c *controlled) Tally() law.Tally {
 func (c *controlled) Close() {
 	for _, t := range c.telemetry {
 		t.Close()
+	}
+	for _, u := range c.uplinks {
+		c.net.Queue.Stop(&u.timer)
 	}
 	c.net.Queue.Stop(&c.heartbeat)
 }

@@ -23,6 +23,7 @@ type Hosts struct {
 	owners [hostOwners]native.GrantOwner
 	vms    map[network.NodeID]*hostVM
 	conns  map[int32]*hostConn // by their numbers, those with an end at a VM
+	ecn    *vmECN              // nil: the field stays as it is
 	counts HostCounts
 }
 
@@ -53,10 +54,14 @@ type hostVM struct {
 	rates  []native.Grant
 	bps    uint64
 	end    event.Event // when the rate must be looked at again
+	sent   uint64      // packets
 }
 
 // hostConn is what the SYNs of a connection announced, by the side that sent them.
-type hostConn struct{ syn [2]acdcSYN }
+type hostConn struct {
+	syn [2]acdcSYN
+	ecn ecnState
+}
 
 // NewHosts puts enforcement at the hosts of a network. AddVM adds each VM. The network must not have traffic yet.
 func NewHosts(n *network.Network) *Hosts {
@@ -214,10 +219,16 @@ func (v *hostVM) Happen(_ *event.Event, now event.Time) {
 	}
 }
 
-// Out reads what a VM's SYNs announce.
+// Out reads what a VM's SYNs announce, and counts what it sends.
 func (h *Hosts) Out(host network.NodeID, pk *network.Packet, _ event.Time) network.Verdict {
-	if h.vms[host] != nil {
-		h.learn(pk)
+	v := h.vms[host]
+	if v == nil {
+		return network.Pass
+	}
+	v.sent++
+	h.learn(pk)
+	if h.ecn != nil {
+		h.ecn.out(h.conns[pk.Conn()], pk)
 	}
 	return network.Pass
 }
@@ -225,10 +236,16 @@ func (h *Hosts) Out(host network.NodeID, pk *network.Packet, _ event.Time) netwo
 // In limits the window of an ACK that arrives for a VM.
 func (h *Hosts) In(host network.NodeID, pk *network.Packet, now event.Time) network.Verdict {
 	v := h.vms[host]
-	if v == nil || pk.Proto() != network.TCP {
+	if v == nil {
 		return network.Pass
 	}
 	h.learn(pk)
+	if h.ecn != nil {
+		h.ecn.in(h.conns[pk.Conn()], pk)
+	}
+	if pk.Proto() != network.TCP {
+		return network.Pass
+	}
 	if len(v.window)+len(v.pairs) == 0 || pk.Flags()&(network.ACK|network.RST) != network.ACK {
 		return network.Pass
 	}
@@ -286,4 +303,5 @@ func (h *Hosts) learn(pk *network.Packet) {
 		h.conns[pk.Conn()] = c
 	}
 	c.syn[side(pk)] = synOf(pk)
+	c.ecn.syn(pk.Flags())
 }

@@ -31,6 +31,12 @@ type Attached interface {
 	Close()
 }
 
+// watcher is an Attached that looks at what the laws of a run do to packets.
+type watcher interface {
+	// Last is called when all laws of the run were put.
+	Last() error
+}
+
 // Quiet is a law that measures nothing of itself and has nothing to free.
 type Quiet struct{}
 
@@ -77,6 +83,14 @@ func (ls Laws) Put(n *network.Network, r *experiment.Run) (*Set, error) {
 			return nil, fmt.Errorf("scheme %s: %w", r.Scheme, err)
 		}
 		s.laws = append(s.laws, atWork{name, ls[name].Report, at})
+	}
+	for _, l := range s.laws {
+		if w, is := l.Attached.(watcher); is {
+			if err := w.Last(); err != nil {
+				s.Close()
+				return nil, fmt.Errorf("scheme %s: law %s: %w", r.Scheme, l.name, err)
+			}
+		}
 	}
 	return s, nil
 }

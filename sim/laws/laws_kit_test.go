@@ -8,6 +8,7 @@ import (
 	acdclaw "weir/law/acdc"
 	"weir/law/droptail"
 	"weir/law/fairq"
+	"weir/law/gcc"
 	"weir/law/mark"
 	"weir/law/siccns2"
 	"weir/law/static"
@@ -19,7 +20,7 @@ import (
 var testWorks = Laws{
 	droptail.Name: DropTail(), mark.RED: Mark(), mark.ECN: Mark(), static.Spec().Name: Static(),
 	acdclaw.Spec().Name: ACDC(), fairq.Name: FairQ(),
-	siccns2.Name: SICCNS2(),
+	siccns2.Name: SICCNS2(), "gcc": Controlled(gcc.Spec()),
 }
 
 // newBedOf builds a bed on a topology of 1 Gbit/s and 125 KB a port, with a law at these switches.

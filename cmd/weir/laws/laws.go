@@ -43,7 +43,7 @@ func list() []entry {
 		controlled(fairqctl.Spec()),
 		controlled(sicc.Spec()),
 		{siccns2.Spec(), simlaws.SICCNS2, nil},
-		{gcc.Spec(), nil, nil},
+		controlled(gcc.Spec()),
 		{hygenicc.Spec(), nil, nil},
 		{sed.Spec(), nil, nil},
 		{sed.RepairSpec(), nil, nil},

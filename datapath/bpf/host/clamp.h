@@ -141,8 +141,8 @@ static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segm
 	return window_write(ctx, s, field) ? &stats->unwritable : &stats->limited;
 }
 
-// Limits a segment towards the VM.
-static __always_inline void segment_clamp(struct __sk_buff *ctx, struct host_counts *stats, __u32 id)
+// Limits a segment towards the VM. Returns what ecn_agreed does.
+static __always_inline __u32 segment_clamp(struct __sk_buff *ctx, struct host_counts *stats, __u32 id)
 {
 	struct host_grants *g = bpf_map_lookup_elem(&vm_grants, &id);
 	__u64 packets = packets_of(ctx), *said = &stats->no_ack;
@@ -153,7 +153,7 @@ static __always_inline void segment_clamp(struct __sk_buff *ctx, struct host_cou
 	kind = segment_read(ctx, &s);
 	if (kind != SEGMENT_TCP) {
 		count_not_tcp(&stats->not_tcp, kind, packets);
-		return;
+		return ECN_DATA;
 	}
 	if (s.flags & TCP_SYN)
 		host_learn(ctx, &s, id);
@@ -163,6 +163,7 @@ static __always_inline void segment_clamp(struct __sk_buff *ctx, struct host_cou
 			said = ack_clamp(ctx, &s, g, stats, id);
 	}
 	*said += packets;
+	return ecn_mode == VMECN_NOT_NEGOTIATED ? ecn_agreed(&s, id) : 0;
 }
 
 #endif

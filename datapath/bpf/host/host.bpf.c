@@ -2,12 +2,12 @@
 //
 // Enforcement at a hypervisor (docs/host.md). Both programs are at tcx egress:
 //
-//   weir_host_vm      of a VM's port, towards the VM: windows of ACKs (clamp.h); a source check of packets from other VMs of
-//                     this host (guest.h), which pass no uplink
-//   weir_host_up      of the uplink: source check (guest.h), and the class of HTB (bucket.h)
+//   weir_host_vm      of a VM's port, towards the VM: windows of ACKs (clamp.h), the ECN field (vmecn.h); a source check of
+//                     packets from other VMs of this host (guest.h), which pass no uplink
+//   weir_host_up      of the uplink: source check (guest.h), the ECN field, and the class of HTB (bucket.h)
 //
 // Without user space windows are released after a second, and packets keep passing.
-#include "guest.h"
+#include "vmecn.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -19,6 +19,7 @@ int weir_host_vm(struct __sk_buff *ctx)
 	__u32 from = 0, id = vm_behind(ctx->ifindex);
 	struct host_counts *stats, *senders = 0;
 	struct host_vm *vm = 0;
+	__u32 agreed;
 
 	if (!guest_check(ctx, &from, &vm, &senders))
 		return TCX_DROP;
@@ -27,8 +28,11 @@ int weir_host_vm(struct __sk_buff *ctx)
 	if (!id--)
 		return TCX_NEXT;
 	stats = bpf_map_lookup_elem(&counts, &id);
-	if (stats)
-		segment_clamp(ctx, stats, id);
+	if (!stats)
+		return TCX_NEXT;
+	agreed = segment_clamp(ctx, stats, id);
+	if (ecn_mode && vm_ecn(ctx, agreed, 1) > 0)
+		stats->ecn_cleared += packets_of(ctx);
 	return TCX_NEXT;
 }
 
@@ -65,6 +69,8 @@ int weir_host_up(struct __sk_buff *ctx)
 		return TCX_DROP;
 	if (!vm || !stats)
 		return TCX_NEXT; // the host's own, or not from a VM of the list
+	if (ecn_mode && vm_ecn(ctx, ecn_sent(ctx, from), 0) > 0)
+		stats->ecn_set += packets_of(ctx);
 	class = relaxed_class ? bucket_class(rate_of(from), vm->class, relaxed_class) : 0;
 	if (class)
 		ctx->priority = class;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Reads what the handshakes of a VM announce: window scales, MSS, signatures. A SYN enters `pending`, and a SYN-ACK that answers it
+// Reads what the handshakes of a VM announce: window scales, MSS, signatures, ECN. A SYN enters `pending`, and a SYN-ACK that answers it
 // moves the connection to `connections`. So a flood of SYNs evicts no connection. A connection whose ACKs are limited is
 // looked up often, and LRU evicts those first that are not.
 #ifndef WEIR_BPF_HOST_LEARN_H
@@ -25,6 +25,7 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	if (!(s->flags & TCP_ACK)) {
 		if (known)
 			c = *known;
+		c.ecn = (s->flags & (TCP_ECE | TCP_CWR)) == (TCP_ECE | TCP_CWR) ? ECN_ASKED : 0;
 		if (handshake_asks(&c.seen, s, &o))
 			bpf_map_update_elem(&pending, &key, &c, BPF_ANY);
 		return 0;
@@ -33,6 +34,9 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	if (!known || !handshake_answered(&known->seen, s, &o))
 		return 0;
 	c = *known;
+	// RFC 3168, 6.1.1; the answers of AccECN are agreements, too (RFC 9768).
+	if (c.ecn && ((s->flags & (TCP_ECE | TCP_CWR)) == TCP_ECE || segment_answers_accecn(s)))
+		c.ecn = ECN_AGREED;
 	c.is_signed = c.seen.flags & HANDSHAKE_SIGNED && o.is_signed;
 	bpf_map_update_elem(&connections, &key, &c, BPF_ANY);
 	bpf_map_delete_elem(&pending, &key);
@@ -40,6 +44,26 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	if (stats)
 		stats->learnt++;
 	return 0;
+}
+
+// The answer of ecn_agreed, in bits.
+enum ecn_state {
+	ECN_IS_AGREED = 1, // the packet's connection agreed on ECN
+	ECN_DATA = 2,      // it has data, or is no TCP segment
+};
+
+// Reports whether a segment from or towards a VM belongs to a connection that agreed on ECN, behind its handshake.
+static __always_inline __u32 ecn_agreed(const struct segment *s, __u32 vm)
+{
+	__u32 data = s->payload ? ECN_DATA : 0;
+	struct host_connection *c;
+	struct flow_key key;
+
+	if (s->flags & TCP_SYN)
+		return data;
+	key = key_of(s, vm);
+	c = bpf_map_lookup_elem(&connections, &key);
+	return data | (c && c->ecn == ECN_AGREED ? ECN_IS_AGREED : 0);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "../../core/bucket.h"
 #include "../../core/grant.h"
 #include "../../core/handshake.h"
+#include "../../core/vmecn.h"
 #include "../lib/segment.h"
 
 #define HOST_VMS 4096
@@ -17,6 +18,7 @@
 #define HOST_PORTS 65536 // ifindexes below it are found without a hash lookup
 
 const volatile __u32 uplink_ifindex = 0;
+const volatile __u32 ecn_mode = VMECN_NONE;
 
 struct host_control {
 	__u32 schema;
@@ -76,10 +78,16 @@ struct host_flow {
 #define REFS_INDEX_BITS 20
 #define REFS_INDEX_MASK ((1 << REFS_INDEX_BITS) - 1)
 
+// How far the ends of a connection agreed on ECN.
+enum host_ecn {
+	ECN_ASKED = 1,
+	ECN_AGREED = 2,
+};
+
 struct host_connection {
 	struct handshake seen;
 	__u32 is_signed; // both SYNs had a signature
-	__u32 zero;
+	__u32 ecn;       // enum host_ecn
 	__u64 refs; // index of the pair, of the flow, and above them the generation of the VM for which they are right
 };
 
@@ -106,6 +114,8 @@ struct host_counts {
 	__u64 spoofed_ip;    // dropped
 	__u64 malformed;     // dropped: its source cannot be read
 	__u64 learnt;        // handshakes; in no sum
+	__u64 ecn_set;       // from the VM: its ECN field was changed; in no sum
+	__u64 ecn_cleared;   // the same towards it
 };
 
 #define TABLE(name_, type_, entries, key_, value_)    \

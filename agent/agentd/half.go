@@ -1,0 +1,282 @@
+package agentd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/config"
+	"weir/datapath/host"
+	"weir/law"
+	"weir/law/inventory"
+	"weir/law/telemetry"
+)
+
+// halfOwner is the owner of the rates that a law's half at this host grants. Controllers have the others.
+const halfOwner = law.Owner(host.Owners - 1)
+
+// readSentAtMost limits how often the half learns what the VMs sent.
+const readSentAtMost = 5 * time.Millisecond
+
+// half is the part of a controller's law that runs at a host: it decides the rates of the VMs from the controller's marks. One
+// goroutine steps the law.
+type half struct {
+	name  string
+	clear string // what the host does with the ECN field
+	law   law.Law
+	every time.Duration // between two events with what the VMs sent
+	role  *hostRole
+	log   *slog.Logger
+	begun time.Duration
+
+	poke chan struct{}
+
+	mu     sync.Mutex
+	marked []telemetry.Marked // of commands
+	has    *inventory.Host    // the newest list of VMs; nil: the law has it
+	counts HalfStatus
+}
+
+// HalfStatus is the state of a law's half at this host.
+type HalfStatus struct {
+	Law     string `json:"law"`
+	Marks   uint64 `json:"marks"`  // messages
+	Lost    uint64 `json:"lost"`   // of them, because they came faster than they were taken
+	Steps   uint64 `json:"steps"`  // of the law
+	Granted uint64 `json:"rates"`  // set
+	Failed  uint64 `json:"failed"` // readings of what the VMs sent
+}
+
+// marksWaiting is how many messages may wait for the law.
+const marksWaiting = 4096
+
+// newHalf makes the law that a file names under host.laws; nil: it names none.
+func newHalf(c *Host, specs law.Specs, log *slog.Logger) (*half, error) {
+	name, params, spec, err := c.half(specs)
+	if err != nil || name == "" {
+		return nil, err
+	}
+	l, err := spec.New(law.Uplink, params, &law.Topology{})
+	if err != nil {
+		return nil, fmt.Errorf("host.laws.%s: %w", name, err)
+	}
+	h := &half{name: name, law: l, every: readSentAtMost, log: log.With("law", name), begun: clock(), poke: make(chan struct{}, 1)}
+	h.counts.Law = name
+	if spec.Clear != nil {
+		h.clear = spec.Clear(params)
+	}
+	if spec.Interval != nil {
+		h.every = max(h.every, spec.Interval(params).Std())
+	}
+	return h, nil
+}
+
+// half reads the law that host.laws names, with its parameters.
+func (c *Host) half(specs law.Specs) (name string, params any, spec *law.Spec, err error) {
+	for name = range c.Laws {
+	}
+	if name == "" {
+		return "", nil, nil, nil
+	}
+	spec, known := specs.Named(name)
+	if !known || spec.New == nil || !slices.Contains(spec.Sites, law.Uplink) {
+		var allowed []string
+		for i := range specs {
+			if slices.Contains(specs[i].Sites, law.Uplink) && specs[i].New != nil {
+				allowed = append(allowed, specs[i].Name)
+			}
+		}
+		return "", nil, nil, fmt.Errorf("host.laws: %q is no law with a half at a host; %s", config.Clip(name), config.OneOf(name, allowed))
+	}
+	if c.Rate == 0 {
+		return "", nil, nil, fmt.Errorf("host.laws.%s: it limits rates: set host.uplink.rate", name)
+	}
+	text, err := json.Marshal(c.Laws[name])
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
+	}
+	params = spec.Params()
+	if err := config.DecodeParams(text, params); err != nil {
+		return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
+	}
+	if _, err := spec.New(law.Uplink, params, &law.Topology{}); err != nil {
+		return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
+	}
+	return name, params, spec, nil
+}
+
+// CheckLaws checks the laws of a host's file against those of a build.
+func (c *Config) CheckLaws(specs law.Specs) error {
+	if c.Host == nil {
+		return nil
+	}
+	_, _, _, err := c.Host.half(specs)
+	return err
+}
+
+// sameLaws reports whether two files name the same law with the same parameters.
+func sameLaws(a, b map[string]map[string]any) bool {
+	x, err := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return errors.Join(err, err2) == nil && bytes.Equal(x, y)
+}
+
+// ecn is what the host does with the ECN field.
+func (h *half) ecn() string {
+	if h == nil {
+		return ""
+	}
+	return h.clear
+}
+
+// take takes the marks out of a command's grants. It returns the others.
+func (h *half) take(list []law.Grant) []law.Grant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rest := slices.DeleteFunc(list, func(g law.Grant) bool {
+		if g.Kind != law.MarksGrant {
+			return false
+		}
+		h.counts.Marks++
+		if len(h.marked) == marksWaiting {
+			h.counts.Lost++
+			return true
+		}
+		h.marked = append(h.marked, telemetry.Marked{VM: g.Key.VM, Marks: g.Value})
+		return true
+	})
+	if len(h.marked) > 0 {
+		h.wake()
+	}
+	return rest
+}
+
+// set passes the law another list of VMs.
+func (h *half) set(has *inventory.Host) {
+	h.mu.Lock()
+	h.has = has
+	h.mu.Unlock()
+	h.wake()
+}
+
+func (h *half) wake() {
+	select {
+	case h.poke <- struct{}{}:
+	default:
+	}
+}
+
+// status returns the counts.
+func (h *half) status() *HalfStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.counts
+	return &s
+}
+
+// run steps the law until stop.
+func (h *half) run(stop <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	sent := map[law.VM]uint64{} // at the last reading
+	read := clock()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-h.poke:
+		case <-timer.C:
+		}
+		out := h.news(nil)
+		now := clock()
+		if now-read >= h.every {
+			if e := h.sent(sent, now-read); e != nil {
+				out = h.step(e, out)
+			}
+			read = now
+		}
+		if w := h.law.Wake(); w != 0 && w <= clock()-h.begun {
+			out = h.step(law.Tick{}, out)
+		}
+		h.enforce(out)
+		next := read + h.every
+		if w := h.law.Wake(); w != 0 {
+			next = min(next, h.begun+w)
+		}
+		timer.Reset(max(next-clock(), 0))
+	}
+}
+
+func (h *half) step(e law.Event, out []law.Action) []law.Action {
+	h.mu.Lock()
+	h.counts.Steps++
+	h.mu.Unlock()
+	return h.law.Step(clock()-h.begun, e, out)
+}
+
+// news steps the law with what came since the last call.
+func (h *half) news(out []law.Action) []law.Action {
+	h.mu.Lock()
+	has, marked := h.has, h.marked
+	h.has, h.marked = nil, nil
+	h.mu.Unlock()
+	if has != nil {
+		out = h.step(has, out)
+	}
+	for i := range marked {
+		out = h.step(&marked[i], out)
+	}
+	return out
+}
+
+// sent returns what the VMs sent since the last reading; nil: it cannot be read.
+func (h *half) sent(before map[law.VM]uint64, t time.Duration) *telemetry.Sent {
+	k, _ := h.role.host()
+	if k == nil {
+		return nil
+	}
+	now := map[law.VM]uint64{}
+	if err := k.Sent(now); err != nil {
+		h.mu.Lock()
+		h.counts.Failed++
+		h.mu.Unlock()
+		return nil
+	}
+	e := &telemetry.Sent{T: t}
+	for _, vm := range slices.Sorted(maps.Keys(now)) {
+		if was, known := before[vm]; known && now[vm] > was {
+			e.VMs = append(e.VMs, telemetry.VMSent{VM: vm, Packets: now[vm] - was})
+		}
+	}
+	clear(before)
+	maps.Copy(before, now)
+	return e
+}
+
+// enforce sets the rates that the law decided.
+func (h *half) enforce(actions []law.Action) {
+	k, _ := h.role.host()
+	if k == nil || len(actions) == 0 {
+		return
+	}
+	var list []law.Grant
+	for _, a := range actions {
+		g, is := a.(law.Grant)
+		if !is {
+			h.log.Error("the law has an action that a host cannot carry out", "kind", fmt.Sprintf("%T", a))
+			continue
+		}
+		g.Owner = halfOwner
+		list = append(list, g)
+	}
+	n := h.role.grants.Own(k, list)
+	h.mu.Lock()
+	h.counts.Granted += uint64(n)
+	h.mu.Unlock()
+}

@@ -1,0 +1,49 @@
+//go:build cgo
+
+package native
+
+import "testing"
+
+// The table of core/vmecn.h. Fields: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+func TestVMECN_Table(t *testing.T) {
+	for _, row := range []struct {
+		what             string
+		mode             uint8
+		negotiated, data bool
+		out, in          [4]uint8 // by field
+	}{
+		{"none", VMECNNone, false, true, [4]uint8{0, 1, 2, 3}, [4]uint8{0, 1, 2, 3}},
+		{"none, negotiated", VMECNNone, true, true, [4]uint8{0, 1, 2, 3}, [4]uint8{0, 1, 2, 3}},
+		{"all", VMECNAll, false, true, [4]uint8{2, 2, 2, 2}, [4]uint8{0, 0, 0, 0}},
+		{"all, without data", VMECNAll, false, false, [4]uint8{2, 2, 2, 2}, [4]uint8{0, 0, 0, 0}},
+		{"all, negotiated", VMECNAll, true, true, [4]uint8{2, 2, 2, 2}, [4]uint8{0, 0, 0, 0}},
+		{"not negotiated", VMECNNotNegotiated, false, true, [4]uint8{2, 2, 2, 2}, [4]uint8{0, 0, 0, 0}},
+		{"not negotiated, without data", VMECNNotNegotiated, false, false, [4]uint8{2, 2, 2, 2}, [4]uint8{0, 0, 0, 0}},
+		{"negotiated", VMECNNotNegotiated, true, true, [4]uint8{2, 1, 2, 2}, [4]uint8{0, 1, 2, 3}},
+		{"negotiated, without data", VMECNNotNegotiated, true, false, [4]uint8{0, 1, 2, 2}, [4]uint8{0, 1, 2, 3}},
+	} {
+		for field := range uint8(8) { // higher bits are ignored
+			if got := VMECNOut(row.mode, row.negotiated, row.data, field); got != row.out[field%4] {
+				t.Errorf("%s: field %d leaves as %d, want %d", row.what, field, got, row.out[field%4])
+			}
+			if got := VMECNIn(row.mode, row.negotiated, field); got != row.in[field%4] {
+				t.Errorf("%s: field %d arrives as %d, want %d", row.what, field, got, row.in[field%4])
+			}
+		}
+	}
+}
+
+// Whatever a VM sends, it leaves no mark of its own behind, and without a negotiation it sees none.
+func TestVMECN_NoForgedMark(t *testing.T) {
+	for _, mode := range []uint8{VMECNAll, VMECNNotNegotiated} {
+		for i := range 16 {
+			negotiated, data, field := i&1 > 0, i&2 > 0, uint8(i>>2)
+			if got := VMECNOut(mode, negotiated, data, field); got == 3 || data && got == 0 {
+				t.Errorf("mode %d, negotiated %v: field %d leaves as %d", mode, negotiated, field, got)
+			}
+			if got := VMECNIn(mode, false, field); got != 0 {
+				t.Errorf("mode %d: a VM without ECN sees %d", mode, got)
+			}
+		}
+	}
+}
