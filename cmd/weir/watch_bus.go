@@ -30,9 +30,10 @@ func watchSystem(ctx context.Context, in io.Reader, out io.Writer, read func() (
 func watchSystemPlain(ctx context.Context, w io.Writer, read func() (*systemStatus, error), asJSON bool) error {
 	for first := true; ; first = false {
 		s, err := read()
+		if ctx.Err() != nil {
+			break // ended on request
+		}
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err != nil && first:
 			return err
 		case err != nil && !asJSON:
@@ -49,9 +50,10 @@ func watchSystemPlain(ctx context.Context, w io.Writer, read func() (*systemStat
 			}
 		}
 		if !pause(ctx, watchRefresh) {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // systemModel is the state of the screen.
