@@ -112,7 +112,7 @@ func (r *runner) isOver() bool {
 func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
 	it := &r.cfg.Items[item]
 	p := it.Pairs[pair]
-	f := &flow{r: r, size: size, give: int64(it.GiveUp)}
+	f := &flow{r: r, size: size, give: int64(it.GiveUp), thinks: r.work.Think(int32(item), int32(mouse), int32(epoch)).Std()}
 	f.res = result.Flow{
 		Group: workload.Group(&it.Traffic), Item: it.Name, Src: p.Src, Dst: p.Dst, Mouse: mouse, Epoch: epoch,
 		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(),

@@ -126,6 +126,7 @@ func (w fairQPorts) Close() {
 		q.sw.queue.Stop(&q.timer)
 		if q.credits != nil {
 			q.sw.queue.Stop(&q.credits.leave)
+			q.sw.queue.Stop(&q.credits.step)
 		}
 		q.sw.queue.Stop(&q.sw.sweep)
 		q.sw.state.Close()

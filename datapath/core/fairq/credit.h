@@ -42,6 +42,7 @@
 #ifndef WEIR_CORE_CREDIT_H
 #define WEIR_CORE_CREDIT_H
 
+#include "credit_flight.h"
 #include "switch.h"
 #include "../types.h"
 
@@ -78,7 +79,7 @@ struct credit_config {
 	weir_u32 hold_bytes;  // most bytes that waiting packets stand for; then packets pass
 	weir_u32 line_bytes;  // that a frame takes on the line in addition: 24 on Ethernet, 0 behind a token bucket
 	weir_u32 mode;        // enum credit_mode, added up
-	weir_u32 zero;
+	weir_u32 buffer_bytes; // of the port; 0: not known, and the parking queue is never held
 };
 
 // The state of a port. It begins as zeros.
@@ -99,6 +100,10 @@ struct credit_state {
 	weir_u32 asked_most; // the most of a recent span; it loses 1/16 in each span with opening packets
 	weir_u32 handshakes_less; // CREDIT_HANDSHAKES less the share of promises in SYN-ACKs that are used
 	weir_u32 zero;
+	weir_u64 full_ns;     // since when the buffer has had no room for further answers; 0: it has
+	weir_u64 held_ns;     // when a request was held, or left after that, for the last time; 0: never
+	weir_u64 holds;       // requests that were held
+	struct credit_flight flight;
 };
 
 // A packet that releases data to the port.
@@ -307,6 +312,72 @@ WEIR_INLINE weir_u64 credit_charge(const struct credit_config *config, struct cr
 	return cost + change;
 }
 
+#define CREDIT_HOLD_MAX_NS (1ull << 25) // after this time without room, 34 ms, requests pass until there is room
+#define CREDIT_HOLD_STEP 3200u // bytes, at the port's rate: the time from one look at the first request that is held to the next,
+#define CREDIT_HOLD_STEP_NS 25000ull // and the least such time
+#define CREDIT_HOLD_STEPS 8 // after this number of steps without a look at a request, none is held
+
+// Returns how many bytes the backlog and the answers that are expected may be together: three quarters of the buffer above the
+// target. The last quarter is for data that no request announces.
+WEIR_INLINE weir_u32 credit_filled(const struct credit_config *config)
+{
+	weir_u32 above = config->buffer_bytes > config->target_bytes ? config->buffer_bytes - config->target_bytes : 0;
+
+	return config->target_bytes + above - above / 4;
+}
+
+// Reports whether the buffer has no room for the answer to one more request.
+WEIR_INLINE int credit_is_full(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+			       weir_u32 backlog_bytes)
+{
+	weir_u64 filled = backlog_bytes;
+
+	if (!config->buffer_bytes || !(config->mode & CREDIT_PACES))
+		return 0;
+	filled += credit_share(flight_expected(&state->flight), credit_factor(state));
+	if (filled <= credit_filled(config)) {
+		state->full_ns = 0;
+		return 0;
+	}
+	if (!state->full_ns)
+		state->full_ns = now_ns;
+	return now_ns - state->full_ns < CREDIT_HOLD_MAX_NS;
+}
+
+// Returns the time from one look at the first request that is held to the next, in ns.
+WEIR_INLINE weir_u64 credit_step_ns(const struct credit_config *config)
+{
+	weir_u64 step = credit_ns(config, CREDIT_HOLD_STEP);
+
+	return step > CREDIT_HOLD_STEP_NS ? step : CREDIT_HOLD_STEP_NS;
+}
+
+// Reports whether requests are held already. One more must stay behind them.
+WEIR_INLINE int credit_holds(const struct credit_config *config, const struct credit_state *state, weir_u64 now_ns)
+{
+	return state->held_ns && now_ns - state->held_ns < CREDIT_HOLD_STEPS * credit_step_ns(config);
+}
+
+// Event: a request may leave: it need not wait in the parking queue, comes back from it, or has been held for a step. promise:
+// that it carries. held: it has been held. Returns 1 if it is held, for a step; 0: it leaves. *released: what the end of its
+// server remembers.
+WEIR_INLINE int credit_returns(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+			       weir_u32 backlog_bytes, weir_u32 promise, int held, weir_u32 *released)
+{
+	int full = credit_is_full(config, state, now_ns, backlog_bytes);
+
+	*released = FLIGHT_HELD;
+	if (full || (!held && credit_holds(config, state, now_ns))) {
+		state->holds += !held;
+		state->held_ns = now_ns;
+		return 1;
+	}
+	if (held)
+		state->held_ns = now_ns;
+	*released = flight_released(&state->flight, credit_owes(config, promise));
+	return 0;
+}
+
 // Event: a packet that may release data is about to leave. Charges it, and sets when it leaves.
 WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_state *state, const struct credit_ask *ask,
 			     struct credit_answer *answer)
@@ -398,9 +469,9 @@ WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long le
 }
 
 // Event: an end that had a promise sends its first data, of this many bytes, or closes without data (0). life: of the promise.
-// Short answers make later promises cheaper. A late answer is charged. An end that closes long after it was asked changes nothing.
+// released: what the end remembers of its request. Short answers make later promises cheaper. A late answer is charged. An end that closes long after it was asked changes nothing.
 WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns, weir_u32 promise,
-			     weir_u32 payload_bytes, weir_u8 life)
+			     weir_u32 payload_bytes, weir_u8 life, weir_u32 released)
 {
 	weir_u32 segment = promise < CREDIT_SEGMENT_BYTES ? promise : CREDIT_SEGMENT_BYTES; // a longer flight comes in several
 	weir_u32 share = payload_bytes < segment / 4 ? CREDIT_FACTOR * payload_bytes / segment : CREDIT_FACTOR;
@@ -408,6 +479,7 @@ WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_s
 
 	if (life & CREDIT_OPENERS)
 		credit_handshake_used(state);
+	flight_used(&state->flight, released, owes);
 	if (!payload_bytes && !(life & (CREDIT_LIVE | CREDIT_OWED)))
 		return;
 	credit_owes_until(config, state, now_ns);

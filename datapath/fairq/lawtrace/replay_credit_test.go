@@ -50,7 +50,7 @@ func (m *made) promises() {
 	}
 	m.sw.CreditRefused(madePort, 1e9, &last)
 	m.decides(creditRecord{Event: creditRefused, NowNs: 1e9, Answer: last})
-	m.sw.CreditUsed(madePort, 1e9+1, 1461, 100, 5, false)
+	m.sw.CreditUsed(madePort, 1e9+1, 1461, 100, 5, false, 0)
 	m.decides(creditRecord{Event: creditUsed, NowNs: 1e9 + 1, Promise: 1461, Bytes: 100, LeftNs: 5})
 	m.decides(creditRecord{Event: creditCounted, NowNs: 1e9 + 2, Promise: 1})
 	m.sw.CreditOther(madePort, 1e9+2, 60)
