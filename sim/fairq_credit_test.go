@@ -59,6 +59,40 @@ func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
 	}
 }
 
+// 128 answers at once, by servers that all run every 8 ms only: what was asked since then is answered at once. The line carries
+// 150 KB in this time, and the buffer holds 85 KB. Nothing is dropped, and the slowest answer takes at most 1.5 of the least
+// possible time.
+func TestFairQ_CreditsWithLateServers(t *testing.T) {
+	const least = 128 * 12_200 * 8 * time.Second / 150_000_000
+	for _, c := range []struct {
+		set  string
+		most time.Duration
+	}{
+		{"traffic.mice.batch=8ms", least * 3 / 2},
+		{"traffic.mice.think=[0s, 16ms]", least * 3 / 2},
+	} {
+		t.Run(c.set, func(t *testing.T) {
+			f, err := laws.All().Load("../experiments/fairq/burst.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"credits"}, Set: []string{
+				"seeds=[1]", "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=2", "duration=4s", c.set,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw := ran(t, &World{Laws: laws.Sim()}, p.Runs[0])
+			if len(raw.Drops) > 0 {
+				t.Errorf("%d segments were dropped", len(raw.Drops))
+			}
+			if slowest := slowestFlow(t, raw); slowest > c.most {
+				t.Errorf("the slowest answer took %v: want %v at most", slowest, c.most)
+			}
+		})
+	}
+}
+
 // heavyIncast runs F2 with credits and these changes.
 func heavyIncast(t *testing.T, set ...string) *result.Raw {
 	t.Helper()

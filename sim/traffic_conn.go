@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"weir/experiment/result"
+	"weir/law"
 	"weir/sim/event"
 	"weir/sim/network"
 	"weir/sim/tcp"
@@ -136,14 +137,14 @@ func (c *conn) sender() *tcp.Endpoint {
 
 // answer sends the flow's bytes after the time that the answering program takes.
 func (c *conn) answer() {
-	r := c.flow.result()
-	thinks := c.t.work.Think(c.item, int32(r.Mouse), int32(r.Epoch))
-	if thinks == 0 {
+	r, asked := c.flow.result(), law.Duration(c.t.queue.Now()-c.t.t0)
+	at := c.t.work.Answers(c.item, int32(r.Mouse), int32(r.Epoch), asked)
+	if at == asked {
 		c.send()
 		return
 	}
 	c.thinking = true
-	c.t.queue.Set(&c.timer, c.t.queue.Now()+event.Time(thinks))
+	c.t.queue.Set(&c.timer, c.t.t0+event.Time(at))
 }
 
 // send writes the flow's bytes.

@@ -43,7 +43,7 @@ func randomCreditEvent(r *rand.Rand, now uint64) vector.Line {
 		return happens("used", at, left, vector.Field{Key: "promise", Value: sized(r, 16)}, vector.Field{Key: "bytes", Value: sized(r, 16)},
 			vector.Field{Key: "mark", Value: (now>>21 + 1 - sized(r, 5)) & 0xffffffff * r.Uint64N(2)})
 	case 8, 9:
-		return happens("returns", at, vector.Field{Key: "promise", Value: sized(r, 16)}, vector.Field{Key: "bytes", Value: sized(r, 18)}, bit("held"))
+		return happens("returns", at, left, vector.Field{Key: "promise", Value: sized(r, 16)}, vector.Field{Key: "bytes", Value: sized(r, 18)}, bit("held"))
 	case 1:
 		return happens("other", at, vector.Field{Key: "bytes", Value: sized(r, 16)})
 	case 2:

@@ -230,15 +230,15 @@ const (
 )
 
 // CreditReturns is called when a request may leave: it need not wait, comes back from the parking queue, or has been held for a step.
-// promise: that it carries.
+// promise: that it carries; leftNs: as for Acknowledges.
 // It returns what the end of its server remembers from now on. CreditHeld: the request is held for a step; else it leaves:
 // credit_returns.
-func (s *Switch) CreditReturns(id int, nowNs uint64, backlogBytes, promise uint32, held bool) (remembers uint32) {
+func (s *Switch) CreditReturns(id int, nowNs uint64, backlogBytes, promise uint32, leftNs int64, held bool) (remembers uint32) {
 	h := C.int(0)
 	if held {
 		h = 1
 	}
-	return uint32(C.native_credit_returns(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes), C.weir_u32(promise), h))
+	return uint32(C.native_credit_returns(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes), C.weir_u32(promise), C.longlong(leftNs), h))
 }
 
 // FlightUntil moves what is in flight on to a time: flight_until. The events of promises and credits do it, too.

@@ -103,13 +103,13 @@ static void native_flight_until(struct weir_world *w, weir_u32 id, weir_u64 now_
 
 // Returns what the end of a server remembers; FLIGHT_HELD: its request is held.
 static weir_u32 native_credit_returns(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes, weir_u32 promise,
-				      int held)
+				      long long left_ns, int held)
 {
 	struct native_entry *s = &w->entries[id];
 	weir_u32 released;
 
 	flight_until(&s->credits.flight, now_ns);
-	credit_returns(&s->credit, &s->credits, now_ns, backlog_bytes, promise, held, &released);
+	credit_returns(&s->credit, &s->credits, now_ns, backlog_bytes, promise, left_ns, held, &released);
 	return released;
 }
 

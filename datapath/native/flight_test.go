@@ -79,7 +79,7 @@ func TestFlight_IsTheSumOfUnansweredRequests(t *testing.T) {
 				k.r.over = true
 			} else {
 				promise := rapid.Uint32Range(1, 48<<10).Draw(t, "promise")
-				mark := b.sw.CreditReturns(0, now, 0, promise, false)
+				mark := b.sw.CreditReturns(0, now, 0, promise, 1e6, false)
 				// Its cost: the payload, the headers of a frame for each segment of 1448, and 1/32 more.
 				cost := promise + (promise/1448+1)*90
 				r := &flightRequest{span: now >> 21, bytes: cost + cost/32}
@@ -105,7 +105,7 @@ func TestFlight_RequestsThatNobodyAnswers(t *testing.T) {
 	now := uint64(1)
 	for range 20_000 {
 		now += 20_000
-		if b.sw.CreditReturns(0, now, 0, 1461, true) == native.CreditHeld {
+		if b.sw.CreditReturns(0, now, 0, 1461, 1e6, true) == native.CreditHeld {
 			held++
 			if now > 1e9/4 {
 				late++
@@ -118,12 +118,12 @@ func TestFlight_RequestsThatNobodyAnswers(t *testing.T) {
 	// A live server's requests are answered in time: soon they are held again while the buffer has no room.
 	for range 2000 {
 		now += 100_000
-		mark := b.sw.CreditReturns(0, now, 0, 1461, true)
+		mark := b.sw.CreditReturns(0, now, 0, 1461, 1e6, true)
 		b.sw.CreditUsed(0, now+50_000, 1461, 1448, 1, false, mark)
 	}
 	held = 0
 	for range 200 {
-		if b.sw.CreditReturns(0, now, 0, 1461, true) == native.CreditHeld {
+		if b.sw.CreditReturns(0, now, 0, 1461, 1e6, true) == native.CreditHeld {
 			held++
 		}
 	}

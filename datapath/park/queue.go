@@ -18,7 +18,7 @@ const (
 	firstHandle   = 0x3000 // PARK_FIRST: sends before heldHandle
 	// The rate of packets that are held, as a part of the class's rate, and the largest. A packet that is held counts for
 	// 200 bytes (CREDIT_HOLD_COST of bpf/fairq/credit.h), so it is looked at every 25 us at most.
-	heldPart   = 16
+	heldPart   = 8
 	heldMax    = 64_000_000
 	leafLeast  = 8000 // bit/s, of a class that borrows what it sends
 	burstLeast = 1600 // bytes: a frame

@@ -76,18 +76,25 @@ func Group(t *experiment.Traffic) string { return cmp.Or(t.Group, t.Name) }
 
 // thinking is the time that the programs of an item take before they answer; the zero value: none.
 type thinking struct {
-	least, span law.Duration
-	key         uint64
+	least, span, batch law.Duration
+	key                uint64
 }
 
-// Think returns how long the program that is asked for a flow takes before it answers: the same for every scheme and world.
-func (w *Workload) Think(item, mouse, epoch int32) law.Duration {
+// Answers returns when the program that is asked for a flow at a time answers; both are since the start of the run. It is the same
+// for every scheme and world.
+func (w *Workload) Answers(item, mouse, epoch int32, asked law.Duration) law.Duration {
 	if int(item) >= len(w.thinks) {
-		return 0
+		return asked
 	}
 	t := w.thinks[item]
-	drawn := toUnit(mix(t.key + mix(uint64(uint32(mouse))<<32|uint64(uint32(epoch)))))
-	return t.least + law.Duration(float64(drawn*float64(t.span)))
+	if t.least+t.span > 0 {
+		drawn := toUnit(mix(t.key + mix(uint64(uint32(mouse))<<32|uint64(uint32(epoch)))))
+		asked += t.least + law.Duration(float64(drawn*float64(t.span)))
+	}
+	if t.batch > 0 && asked > 0 {
+		asked = (asked + t.batch - 1) / t.batch * t.batch
+	}
+	return asked
 }
 
 // Pulls reports whether the receiving side connects and asks for the data.
@@ -130,7 +137,7 @@ func Expand(cfg *experiment.Config, seed int64) (*Workload, error) {
 		}
 		t := &cfg.Items[i].Traffic
 		_, key := seedOf(seed, t.Name, "think")
-		e.out.thinks = append(e.out.thinks, thinking{t.Think[0], t.Think[1] - t.Think[0], key})
+		e.out.thinks = append(e.out.thinks, thinking{t.Think[0], t.Think[1] - t.Think[0], t.Batch, key})
 	}
 	e.out.order()
 	return &e.out, nil

@@ -9,12 +9,12 @@ import (
 
 // flow is one flow, or one request, from its start to its end. Times are CLOCK_MONOTONIC, ns.
 type flow struct {
-	r      *runner
-	size   int64         // 0: endless
-	rate   int64         // bit/s, 0: unpaced
-	stop   int64         // 0: only at the run's end
-	give   int64         // aborted this long after its start; 0: never
-	thinks time.Duration // the answering program waits so long
+	r    *runner
+	size int64 // 0: endless
+	rate int64 // bit/s, 0: unpaced
+	stop int64 // 0: only at the run's end
+	give int64 // aborted this long after its start; 0: never
+	item int32 // of the experiment
 	// counted is true when the run waits for this flow itself (open loop).
 	counted bool
 

@@ -263,7 +263,8 @@ func (q *fairQPort) holds(pk *network.Packet, now event.Time) bool {
 		return mark == native.CreditHeld // it stays behind its request
 	}
 	backlog := uint32(min(q.port.Backlog(), math.MaxUint32))
-	mark = q.sw.state.CreditReturns(int(q.id)-1, uint64(now), backlog, uint32(c.ends[1-from].Promise), mark == native.CreditHeld)
+	mark = q.sw.state.CreditReturns(int(q.id)-1, uint64(now), backlog, uint32(c.ends[1-from].Promise), int64(t.live[1-from]-now),
+		mark == native.CreditHeld)
 	if t.released[1-from] = mark; mark == native.CreditHeld {
 		return true
 	}

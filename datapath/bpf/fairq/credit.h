@@ -285,6 +285,7 @@ __noinline int credit_leaves(__u32 id, struct end *sender, __u32 held)
 	struct port *port = port_of(id);
 	struct credit_report report;
 	__u32 backlog, promise, mark;
+	__s64 left;
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!p || !config || !port || !sender || !is_live(now))
@@ -293,9 +294,10 @@ __noinline int credit_leaves(__u32 id, struct end *sender, __u32 held)
 	promise = sender->promise;
 	port_backlog(config, port, &backlog);
 	credit_reports(&report, id, CREDIT_RETURNED);
-	credit_hears(&report, now, 0, promise, backlog, held);
+	left = credit_left(sender, credit_time(now));
+	credit_hears(&report, now, left, promise, backlog, held);
 	bpf_spin_lock(&p->lock);
-	credit_returns(&p->config, &p->state, now, backlog, promise, held, &mark);
+	credit_returns(&p->config, &p->state, now, backlog, promise, left, held, &mark);
 	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
 	credit_remembers(&report, mark);

@@ -313,9 +313,10 @@ WEIR_INLINE weir_u64 credit_charge(const struct credit_config *config, struct cr
 }
 
 #define CREDIT_HOLD_MAX_NS (1ull << 25) // after this time without room, 34 ms, requests pass until there is room
-#define CREDIT_HOLD_STEP 3200u // bytes, at the port's rate: the time from one look at the first request that is held to the next,
+#define CREDIT_HOLD_WAITS 4 // a request is held for this number of longest waits at most
+#define CREDIT_HOLD_STEP 1600u // bytes, at the port's rate: the time from one look at the first request that is held to the next,
 #define CREDIT_HOLD_STEP_NS 25000ull // and the least such time
-#define CREDIT_HOLD_STEPS 8 // after this number of steps without a look at a request, none is held
+#define CREDIT_HOLD_STEPS 16 // after this number of steps without a look at a request, none is held
 
 // Returns how many bytes the backlog and the answers that are expected may be together: three quarters of the buffer above the
 // target. The last quarter is for data that no request announces.
@@ -358,16 +359,23 @@ WEIR_INLINE int credit_holds(const struct credit_config *config, const struct cr
 	return state->held_ns && now_ns - state->held_ns < CREDIT_HOLD_STEPS * credit_step_ns(config);
 }
 
+// Returns the time for which the clock counts a promise, in ns.
+WEIR_INLINE weir_u64 credit_live_ns(const struct credit_config *config)
+{
+	return CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
+}
+
 // Event: a request may leave: it need not wait in the parking queue, comes back from it, or has been held for a step. promise:
-// that it carries. held: it has been held. Returns 1 if it is held, for a step; 0: it leaves. *released: what the end of its
+// that it carries. left_ns: as for credit_life, so that live_ns - left_ns is how long ago it was to leave. held: it has been held. Returns 1 if it is held, for a step; 0: it leaves. *released: what the end of its
 // server remembers.
 WEIR_INLINE int credit_returns(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
-			       weir_u32 backlog_bytes, weir_u32 promise, int held, weir_u32 *released)
+			       weir_u32 backlog_bytes, weir_u32 promise, long long left_ns, int held, weir_u32 *released)
 {
 	int full = credit_is_full(config, state, now_ns, backlog_bytes);
+	long long late = (long long)credit_live_ns(config) - left_ns;
 
 	*released = FLIGHT_HELD;
-	if (full || (!held && credit_holds(config, state, now_ns))) {
+	if ((full || (!held && credit_holds(config, state, now_ns))) && late < CREDIT_HOLD_WAITS * (long long)config->wait_ns) {
 		state->holds += !held;
 		state->held_ns = now_ns;
 		return 1;
@@ -453,12 +461,6 @@ enum credit_life {
 	CREDIT_OWED = 2, // it counts as not used
 	CREDIT_OPENERS = 4, // a SYN-ACK gave it to the end that opened the connection; set by the world
 };
-
-// Returns the time for which the clock counts a promise, in ns.
-WEIR_INLINE weir_u64 credit_live_ns(const struct credit_config *config)
-{
-	return CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
-}
 
 // Returns the life of a promise: enum credit_life. left_ns: until the end of the time that credit_acknowledges sets.
 WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long left_ns)

@@ -172,8 +172,8 @@ func (r *replay) creditEvent(k *creditRecord, before native.CreditState) (call s
 		r.sw.FlightUntil(r.id(), k.NowNs)
 	case creditReturned:
 		r.count(countReturned, 1)
-		call = fmt.Sprintf("credit_returns(now_ns=%d, backlog_bytes=%d, promise=%d, held=%d)", k.NowNs, k.Bytes, k.Promise, k.Ack.Life)
-		ours := r.sw.CreditReturns(r.id(), k.NowNs, k.Bytes, k.Promise, k.Ack.Life != 0)
+		call = fmt.Sprintf("credit_returns(now_ns=%d, backlog_bytes=%d, promise=%d, left_ns=%d, held=%d)", k.NowNs, k.Bytes, k.Promise, k.LeftNs, k.Ack.Life)
+		ours := r.sw.CreditReturns(r.id(), k.NowNs, k.Bytes, k.Promise, k.LeftNs, k.Ack.Life != 0)
 		answer(k.Mark, ours)
 		if ours == native.CreditHeld {
 			r.count(countHeld, 1)

@@ -108,7 +108,7 @@ WEIR_INLINE int credit_run(struct credit_event *e)
 			    credit_life(&e->config, e->left_ns) | (e->opener ? CREDIT_OPENERS : 0), e->mark);
 		return 0;
 	case CREDIT_EVENT_RETURNS:
-		credit_returns(&e->config, &e->state, e->now_ns, e->bytes, e->promise, e->held != 0, &mark);
+		credit_returns(&e->config, &e->state, e->now_ns, e->bytes, e->promise, e->left_ns, e->held != 0, &mark);
 		e->result = mark;
 		return 0;
 	case CREDIT_EVENT_COUNTS_OTHER:
