@@ -77,7 +77,7 @@ func TestFairQ_CreditsWithLateServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"credits"}, Set: []string{
-				"seeds=[1]", "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=2", "duration=4s", c.set,
+				"seeds=[1]", "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=2", "duration=4s", "schemes.credits.params.hold_requests=true", c.set,
 			}})
 			if err != nil {
 				t.Fatal(err)

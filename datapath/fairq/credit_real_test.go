@@ -25,7 +25,7 @@ const creditAnswer = 12_000 // bytes
 // creditLaw is the law at the ports of a creditBed.
 func creditLaw() fairq.Law {
 	return fairq.Law{
-		TargetBytes: 6000, BufferBytes: 60_000, PipeBytes: 2000, RateBps: 50e6,
+		HoldRequests: true, TargetBytes: 6000, BufferBytes: 60_000, PipeBytes: 2000, RateBps: 50e6,
 		Tick: time.Millisecond, Period: 4 * time.Millisecond, Active: 4 * time.Second,
 	}
 }

@@ -62,9 +62,13 @@ func creditMode(p *fairq.Params) native.CreditMode {
 }
 
 // credit begins promises and credits at the port.
-func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.CreditMode) {
+func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.CreditMode, hold bool) {
 	if mode == 0 {
 		return
+	}
+	buffer := uint32(0)
+	if hold {
+		buffer = at.Buffer
 	}
 	q.credits = &credits{net: n}
 	q.credits.leave.Init(leaver{q})
@@ -72,7 +76,7 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	q.credits.state = q.sw.state.SetCredit(int(q.id)-1, &native.CreditConfig{
 		ByteNsQ20: uint64(math.Round(8e9 * (1 << 20) / float64(q.port.Rate))), CapacityBytes: at.Pipe + at.Target, TargetBytes: at.Target,
 		FirstBytes: firstMSS * mostMSS, WaitNs: uint32(at.Wait), HoldBytes: creditHold, LineBytes: lineBytes, Mode: mode,
-		BufferBytes: at.Buffer,
+		BufferBytes: buffer,
 	})
 }
 
