@@ -344,7 +344,7 @@ type fairqPortCredit struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
 		FullNs          uint64
 		HeldNs          uint64
 		Holds           uint64
@@ -353,6 +353,8 @@ type fairqPortCredit struct {
 			Span       uint64
 			PromptLess uint32
 			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
 			Spans      [16]struct {
 				_        structs.HostLayout
 				Bytes    uint32

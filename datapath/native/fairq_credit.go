@@ -57,7 +57,7 @@ type CreditState struct {
 	Asked       uint32 // opening packets of this span
 	AskedMost   uint32 // the most of a recent span
 	Handshakes  uint32 // 2^20 less the share of promises in SYN-ACKs that are used, in 2^20ths
-	_           uint32
+	HeldBytes   uint32 // promises of the requests that are held
 	FullNs      uint64 // since when the buffer has had no room for further answers; 0: it has
 	HeldNs      uint64 // when a request was held, or left after that, for the last time; 0: never
 	Holds       uint64 // requests that were held
@@ -67,8 +67,10 @@ type CreditState struct {
 // CreditFlight is struct credit_flight of core/fairq/credit_flight.h.
 type CreditFlight struct {
 	Span       uint64
-	PromptLess uint32                                           // 2^20 less the share of requests that are answered in time, in 2^20ths
-	Bytes      uint32                                           // sum of all spans
+	PromptLess uint32 // 2^20 less the share of requests that are answered in time, in 2^20ths
+	Bytes      uint32 // sum of all spans
+	Burst      uint32 // the share of it that comes at once, in 2^20ths
+	_          uint32
 	Spans      [C.FLIGHT_SPANS]struct{ Bytes, Requests uint32 } // that left and are not answered, by the number of the span modulo 16
 }
 

@@ -101,6 +101,7 @@ func TestFlight_RequestsThatNobodyAnswers(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
 	b.config.BufferBytes = 85_000
 	b.sw.SetCreditConfig(0, &b.config)
+	b.state.Flight.Burst = 1 << 20
 	held, late := 0, 0
 	now := uint64(1)
 	for range 20_000 {
@@ -129,5 +130,57 @@ func TestFlight_RequestsThatNobodyAnswers(t *testing.T) {
 	}
 	if held < 100 {
 		t.Errorf("%d of 200 requests at once were held", held)
+	}
+}
+
+// Requests wait elsewhere, for example in the parking of another switch, and their answers come one after another while the queue
+// is empty. They leave as fast as they come then, with more in flight than the buffer holds. After a burst they are held.
+func TestFlight_AnswersOneAfterAnother(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	b.config.BufferBytes = 85_000
+	b.sw.SetCreditConfig(0, &b.config)
+	now := uint64(1)
+	var marks []uint32
+	asks := func(n int) (held int) {
+		for range n {
+			if mark := b.sw.CreditReturns(0, now, 1500, 2922, 1e6, true); mark == native.CreditHeld {
+				held++
+			} else {
+				marks = append(marks, mark)
+			}
+		}
+		return held
+	}
+	sees := func(backlog uint32) {
+		ack := native.CreditAck{NowNs: now, Pacing: 1, FloorBytes: 1461, LengthBytes: 66, BacklogBytes: backlog}
+		b.sw.Acknowledges(0, &ack, 0, &native.CreditAnswer{})
+	}
+	answers := func(n int) {
+		for range n {
+			b.sw.CreditUsed(0, now, 2922, 1448, 1, false, marks[0])
+			marks = marks[1:]
+		}
+	}
+	if sees(1500); asks(40) > 0 {
+		t.Error("requests were held although no burst had come")
+	}
+	answers(40)
+	if sees(80_000); asks(40) < 10 {
+		t.Error("fewer than 10 of 40 requests were held after a burst")
+	}
+	for range 100 {
+		now += 20_000
+		answers(1)
+		sees(1500)
+		for len(marks) < 40 && asks(1) == 0 {
+			continue
+		}
+	}
+	if b.state.Flight.Bytes < 120_000 {
+		t.Errorf("%d bytes are in flight, want more than the buffer of 85,000", b.state.Flight.Bytes)
+	}
+	answers(len(marks))
+	if sees(80_000); asks(40) < 10 {
+		t.Error("fewer than 10 of 40 requests were held after the second burst")
 	}
 }

@@ -281,18 +281,16 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 __noinline int credit_leaves(__u32 id, struct end *sender, __u32 held)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
-	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
-	struct port *port = port_of(id);
 	struct credit_report report;
 	__u32 backlog, promise, mark;
 	__s64 left;
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!p || !config || !port || !sender || !is_live(now))
+	if (!p || !sender || !is_live(now))
 		return 0;
 	credit_moves_on(id, p, now);
 	promise = sender->promise;
-	port_backlog(config, port, &backlog);
+	backlog = (__u32)port_backlog(id);
 	credit_reports(&report, id, CREDIT_RETURNED);
 	left = credit_left(sender, credit_time(now));
 	credit_hears(&report, now, left, promise, backlog, held);

@@ -12,12 +12,18 @@
 //   prompt     share of the requests that are answered before they are forgotten, a mean over about FLIGHT_MEAN of them. What is
 //              in flight counts for this share of it. So servers that always take long, and ends that never answer, hold
 //              nothing after some tens of requests
+//   burst      share of it that comes at once: the largest that the queue showed, of queue and flight together. What is in flight
+//              counts for this share of it. An answer that comes while much is in flight takes its part of the share away. So
+//              nothing is held for answers that come one after another, for example because their requests wait at another
+//              switch on the way
 //
 // Numeric specification
 //   span       now_ns >> FLIGHT_SPAN_LOG2_NS. A promise is in the sum of the span in which it was released. Its end remembers the
 //              number of the span plus 1, in 32 bits, so that exactly this sum gets smaller when it sends. 0: none
 //   share      2^20ths. An answer in time adds 1/FLIGHT_MEAN of what is missing; n requests that are forgotten together take
 //              n/FLIGHT_MEAN of it, n at most FLIGHT_MEAN
+//   much       bytes: what queue and flight may be together (credit_filled). A smaller sum counts as this one, and answers change
+//              `burst` while more than half of it is in flight
 #ifndef WEIR_CORE_CREDIT_FLIGHT_H
 #define WEIR_CORE_CREDIT_FLIGHT_H
 
@@ -40,6 +46,8 @@ struct credit_flight {
 	weir_u64 span;        // the latest
 	weir_u32 prompt_less; // FLIGHT_WHOLE less the share
 	weir_u32 bytes;       // sum of all spans
+	weir_u32 burst;       // the share of it that comes at once
+	weir_u32 zero;
 	struct flight_span spans[FLIGHT_SPANS]; // by the number of the span, modulo FLIGHT_SPANS
 };
 
@@ -91,7 +99,7 @@ WEIR_INLINE weir_u32 flight_released(struct credit_flight *f, weir_u32 bytes)
 }
 
 // Event: an end sends. mark: what it remembers. bytes: as when its request left.
-WEIR_INLINE void flight_used(struct credit_flight *f, weir_u32 mark, weir_u32 bytes)
+WEIR_INLINE void flight_used(struct credit_flight *f, weir_u32 mark, weir_u32 bytes, weir_u32 much)
 {
 	struct flight_span *s;
 
@@ -101,15 +109,32 @@ WEIR_INLINE void flight_used(struct credit_flight *f, weir_u32 mark, weir_u32 by
 	if (bytes > s->bytes)
 		bytes = s->bytes;
 	s->bytes -= bytes;
+	if (f->bytes > much / 2 && bytes < f->bytes)
+		f->burst -= (weir_u32)((weir_u64)f->burst * bytes / f->bytes);
 	f->bytes -= bytes < f->bytes ? bytes : f->bytes;
 	s->requests -= s->requests > 0;
 	f->prompt_less -= f->prompt_less / FLIGHT_MEAN;
 }
 
-// Returns how many bytes are expected of what is in flight.
+// Event: the queue is seen with so many bytes.
+WEIR_INLINE void flight_sees(struct credit_flight *f, weir_u32 backlog_bytes, weir_u32 much)
+{
+	weir_u64 sum = (weir_u64)f->bytes + backlog_bytes;
+	weir_u32 share;
+
+	if (sum < much)
+		sum = much;
+	share = sum ? (weir_u32)(((weir_u64)backlog_bytes << 20) / sum) : 0;
+	if (share > f->burst)
+		f->burst = share;
+}
+
+// Returns how many bytes are expected at once of what is in flight.
 WEIR_INLINE weir_u32 flight_expected(const struct credit_flight *f)
 {
-	return (weir_u32)((weir_u64)f->bytes * (FLIGHT_WHOLE - f->prompt_less) >> 20);
+	weir_u64 prompt = (weir_u64)f->bytes * (FLIGHT_WHOLE - f->prompt_less) >> 20;
+
+	return (weir_u32)(prompt * f->burst >> 20);
 }
 
 #endif

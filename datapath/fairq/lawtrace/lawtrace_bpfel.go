@@ -288,7 +288,7 @@ type lawtraceLawCredit struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
 		FullNs          uint64
 		HeldNs          uint64
 		Holds           uint64
@@ -297,6 +297,8 @@ type lawtraceLawCredit struct {
 			Span       uint64
 			PromptLess uint32
 			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
 			Spans      [16]struct {
 				_        structs.HostLayout
 				Bytes    uint32
@@ -567,7 +569,7 @@ type lawtracePortCredit struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
 		FullNs          uint64
 		HeldNs          uint64
 		Holds           uint64
@@ -576,6 +578,8 @@ type lawtracePortCredit struct {
 			Span       uint64
 			PromptLess uint32
 			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
 			Spans      [16]struct {
 				_        structs.HostLayout
 				Bytes    uint32

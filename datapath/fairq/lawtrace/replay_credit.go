@@ -124,7 +124,7 @@ func differs(a, b *native.CreditState) string {
 		return "the factor"
 	case a.OwedBytes != b.OwedBytes || a.OwedBefore != b.OwedBefore || a.OwedSpan != b.OwedSpan:
 		return "what is owed"
-	case a.Flight != b.Flight || a.FullNs != b.FullNs || a.HeldNs != b.HeldNs:
+	case a.Flight != b.Flight || a.FullNs != b.FullNs || a.HeldNs != b.HeldNs || a.HeldBytes != b.HeldBytes:
 		return "what is in flight"
 	case *a != *b:
 		return "counters"
