@@ -29,7 +29,9 @@ var creditMutants = []lawMutant{
 	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what promises and pacing grant"},
 	{"a request must acknowledge more than everything", "credit_ack.h", "return ack - others <= 1;", "return ack - others == 1;", "credits", "credit_opens"},
 	{"what is in flight is forgotten at once", "credit_flight.h", "f->span = span;", "f->span = span, f->bytes = 0;", "credits", "flight_until("},
-	{"an answer stays in flight", "credit.h", "flight_used(&state->flight, released, owes);", ";", "credits", "credit_used("},
+	{"an answer stays in flight", "credit.h", "flight_used(&state->flight, released, owes, credit_filled(config));", ";", "credits", "credit_used("},
+	{"no queue shows a burst", "credit_ack.h", "flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));", ";", "credits", "credit_acknowledges("},
+	{"held requests do not belong to the queue", "credit.h", "queue += credit_share(state->held_bytes, credit_factor(state));", ";", "credits", "credit_acknowledges("},
 	{"requests are never held", "credit.h", "if (full || (!held &&", "if (0 && (!held &&", "credits", "credit_returns("},
 	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
 }
