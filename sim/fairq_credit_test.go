@@ -59,9 +59,9 @@ func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
 	}
 }
 
-// The heavy incast with hold_requests. Requests wait for up to 16 ms in the parking of the core, and the ports of the ToR switch
-// before it expect their answers: for one of seven servers up to 280 KB, where the buffer holds 85 KB. The answers come one
-// after another, so the ToR switch holds nothing, and answers take as long as without hold_requests.
+// The heavy incast with hold_requests. Requests wait for up to 16 ms in the parking of the core. The ports of the ToR switch before
+// it expect their answers: up to 280 KB each, where the buffer holds 85 KB. The answers come one after another, so no request is
+// held there, and answers take as long as without hold_requests.
 func TestFairQ_HeldRequestsInAHeavyIncast(t *testing.T) {
 	raw := heavyIncast(t, "schemes.fairq.params.hold_requests=true")
 	if slowest := slowestFlow(t, raw); len(raw.Drops) > 0 || slowest > 80*time.Millisecond {
@@ -70,8 +70,8 @@ func TestFairQ_HeldRequestsInAHeavyIncast(t *testing.T) {
 }
 
 // 128 answers at once, by servers that all run every 8 ms only: what was asked since then is answered at once. The line carries
-// 150 KB in this time, and the buffer holds 85 KB. Requests are held once a queue has shown this, so only answers of the first
-// burst are dropped. Servers that take up to 16 ms, each its own time, answer one after another: nothing is dropped or held.
+// 150 KB in this time, and the buffer holds 85 KB. Requests are held once a queue has shown this, and nothing is dropped
+// after the first burst. Servers that take up to 16 ms, each its own time, answer one after another: nothing is dropped.
 func TestFairQ_CreditsWithLateServers(t *testing.T) {
 	const least = 128 * 12_200 * 8 * time.Second / 150_000_000
 	run := func(t *testing.T, late string, hold bool) (first, later int, slowest time.Duration) {

@@ -110,7 +110,7 @@ func TestDifferential_Credits(t *testing.T) {
 	}{
 		{"credits", fairq.CreditPaces, nil},
 		{"promises alone", fairq.CreditPromises, []string{
-			"  port_paces: ports that began or ended to pace", "  of them: packets that waited in the parking", "credit_refused", "  of them: an end at rest got a promise", "  of them: were held",
+			"  port_paces: ports that began or ended to pace", "  of them: packets that waited in the parking", "credit_refused", "  of them: an end at rest got a promise", "  of them: held requests",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

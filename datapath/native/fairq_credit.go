@@ -37,7 +37,7 @@ type CreditConfig struct {
 	HoldBytes     uint32 // most bytes that waiting packets stand for
 	LineBytes     uint32 // that a frame takes on the line in addition
 	Mode          CreditMode
-	BufferBytes   uint32 // of the port; 0: the parking queue is never held
+	BufferBytes   uint32 // of the port; 0: no request is held
 }
 
 // CreditState is struct credit_state of core/fairq/credit.h.
@@ -225,15 +225,14 @@ func (s *Switch) CreditLiveNs(id int) uint64 {
 	return uint64(C.native_credit_live_ns(s.c, C.weir_u32(id)))
 }
 
-// What an end remembers of its request while that waits in the parking queue, and while it is held.
+// An end remembers these of a request that waits in the parking queue, and of a held request.
 const (
 	CreditWaits uint32 = C.FLIGHT_WAITS
 	CreditHeld  uint32 = C.FLIGHT_HELD
 )
 
-// CreditReturns is called when a request may leave: it need not wait, comes back from the parking queue, or has been held for a step.
-// promise: that it carries; leftNs: as for Acknowledges.
-// It returns what the end of its server remembers from now on. CreditHeld: the request is held for a step; else it leaves:
+// CreditReturns is called when a request may leave: it need not wait, comes back from the parking queue, or is a held request whose
+// step is over. promise: that it carries; leftNs: as for Acknowledges. It returns what the end of its server remembers from now on. CreditHeld: the request is held for a step; else it leaves:
 // credit_returns.
 func (s *Switch) CreditReturns(id int, nowNs uint64, backlogBytes, promise uint32, leftNs int64, held bool) (remembers uint32) {
 	h := C.int(0)

@@ -51,8 +51,8 @@ func (m *flightModel) bytes() (sum uint32) {
 	return sum
 }
 
-// Whatever the order of requests, answers and time, the sum of what is in flight is that of the requests that left within the last
-// spans and are not answered, and the share follows from those that were forgotten.
+// In any order of requests, answers and time, the sum in flight is that of the requests that left within the last spans and are
+// not answered. The share follows from those that were forgotten.
 func TestFlight_IsTheSumOfUnansweredRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newCreditBed(t, native.CreditPromises|native.CreditPaces) // without a buffer: nothing is held
@@ -116,7 +116,7 @@ func TestFlight_RequestsThatNobodyAnswers(t *testing.T) {
 	if held == 0 || late > 0 {
 		t.Errorf("%d requests were held, %d of them after a quarter of a second", held, late)
 	}
-	// A live server's requests are answered in time: soon they are held again while the buffer has no room.
+	// A live server's requests are answered in time: soon new requests are held again while the buffer has no room.
 	for range 2000 {
 		now += 100_000
 		mark := b.sw.CreditReturns(0, now, 0, 1461, 1e6, true)
@@ -134,7 +134,7 @@ func TestFlight_RequestsThatNobodyAnswers(t *testing.T) {
 }
 
 // Requests wait elsewhere, for example in the parking of another switch, and their answers come one after another while the queue
-// is empty. They leave as fast as they come then, with more in flight than the buffer holds. After a burst they are held.
+// is empty. They leave as fast as they come then, with more in flight than the buffer holds. After a burst, requests are held.
 func TestFlight_AnswersOneAfterAnother(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
 	b.config.BufferBytes = 85_000

@@ -92,6 +92,8 @@ func (p *Params) Check(topo *law.Topology, world Limits) error {
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
 		// The mean over 32 samples lags so much that this gain keeps overshooting.
 		return fmt.Errorf("fairswitch with gain: code oscillates with more than %d samples an update: choose gain: paper", mostFairSwitch)
+	case p.HoldRequests && !p.Credits:
+		return errors.New("hold_requests has an effect with credits only: add credits: true")
 	case p.Edge && (p.Promises || p.Credits):
 		return errors.New("edge mode works without promises and credits only: an edge writes the windows later")
 	case p.Edge && p.Scale != "learn":

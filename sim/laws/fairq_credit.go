@@ -20,7 +20,7 @@ type credits struct {
 	waiting []waiting // by the time when they leave; the first is waiting[first]
 	first   int
 	leave   event.Event
-	held    []*network.Packet // in order
+	held    []*network.Packet // requests, and packets behind them, in order
 	step    event.Event       // when the first of them is looked at
 }
 
@@ -203,7 +203,7 @@ func (w *credits) wait(queue *event.Queue, pk *network.Packet, leaves event.Time
 	w.waiting = append(w.waiting, waiting{pk, leaves})
 }
 
-// leaver is the event at which the first waiting packet leaves, or the first that is held is looked at.
+// leaver is the event at which the first waiting packet leaves, or the first held request is looked at.
 type leaver struct{ q *fairQPort }
 
 func (l leaver) Happen(ev *event.Event, now event.Time) {
@@ -227,7 +227,7 @@ func (l leaver) Happen(ev *event.Event, now event.Time) {
 	}
 }
 
-// hold adds a packet behind those that are held.
+// hold adds a packet behind the held requests.
 func (q *fairQPort) hold(pk *network.Packet, now event.Time) {
 	w := q.credits
 	if w.held = append(w.held, pk); len(w.held) == 1 {
@@ -235,7 +235,7 @@ func (q *fairQPort) hold(pk *network.Packet, now event.Time) {
 	}
 }
 
-// steps looks at the first packet that is held.
+// steps looks at the first held request.
 func (q *fairQPort) steps(now event.Time) {
 	w := q.credits
 	if pk := w.held[0]; !q.holds(pk, now) {
@@ -250,8 +250,8 @@ func (q *fairQPort) steps(now event.Time) {
 	}
 }
 
-// holds reports whether a packet that comes from the parking queue, or was held, must be held: a request that the buffer has no
-// room for, or a packet behind it.
+// holds reports whether a packet that may leave must wait further: a request that the buffer has no room for, or a packet
+// behind it.
 func (q *fairQPort) holds(pk *network.Packet, now event.Time) bool {
 	c := q.sw.find(pk.Conn())
 	if c == nil {

@@ -26,7 +26,7 @@
 #define CREDIT_CLASS_SHIFT 16
 #define CREDIT_NEEDS 0x10 // above enum credit_opens
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
-#define CREDIT_HOLD_COST 200 // bytes that a held packet counts for: with heldPart of datapath/park, one step of core
+#define CREDIT_HOLD_COST 200 // bytes that a packet in the queue of held requests counts for: with heldPart of datapath/park, one step of core
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
 
 struct port_credit {
@@ -277,7 +277,7 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 	return 0;
 }
 
-// Has the core decide whether a request that may leave is held. Returns what the end of its server remembers.
+// Has the core decide whether a request is held that may leave otherwise. Returns what the end of its server remembers.
 __noinline int credit_leaves(__u32 id, struct end *sender, __u32 held)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
@@ -460,7 +460,7 @@ static __always_inline void credit_passes(__u32 id, struct connection *c, __u32 
 	credit_reported(&report);
 }
 
-// Reports whether requests to a port's senders are held now.
+// Reports whether a port has held requests now.
 static __always_inline int credit_is_holding(__u32 id)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);

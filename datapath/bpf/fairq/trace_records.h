@@ -45,7 +45,7 @@ enum law_credit_event {
 	CREDIT_COUNTED = 4,      // now_ns; bytes: 1 if the port paces; promise: 1 if the frame is charged
 	CREDIT_OTHER = 5,        // now_ns, bytes
 	CREDIT_REFUSED = 6,      // now_ns; answer: of CREDIT_ACKNOWLEDGED
-	CREDIT_RETURNED = 7,     // now_ns, left_ns, promise, bytes: the backlog, ack.life: it was held; mark: the answer
+	CREDIT_RETURNED = 7,     // now_ns, left_ns, promise, bytes: the backlog, ack.life: a held request; mark: the answer
 	CREDIT_LATER = 8,        // now_ns: flight_until
 };
 

@@ -80,7 +80,7 @@ struct credit_config {
 	weir_u32 hold_bytes;  // most bytes that waiting packets stand for; then packets pass
 	weir_u32 line_bytes;  // that a frame takes on the line in addition: 24 on Ethernet, 0 behind a token bucket
 	weir_u32 mode;        // enum credit_mode, added up
-	weir_u32 buffer_bytes; // of the port; 0: not known, and the parking queue is never held
+	weir_u32 buffer_bytes; // of the port; 0: not known, and no request is held
 };
 
 // The state of a port. It begins as zeros.
@@ -378,9 +378,9 @@ WEIR_INLINE weir_u64 credit_live_ns(const struct credit_config *config)
 	return CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
 }
 
-// Event: a request may leave: it need not wait in the parking queue, comes back from it, or has been held for a step. promise:
-// that it carries. left_ns: as for credit_life, so that live_ns - left_ns is how long ago it was to leave. held: it has been held. Returns 1 if it is held, for a step; 0: it leaves. *released: what the end of its
-// server remembers.
+// Event: a request may leave. It need not wait in the parking queue, comes back from it, or is a held request whose step is over
+// (`held`). promise: that it carries. left_ns: as for credit_life, so live_ns - left_ns is how long ago it was due. Returns 1 if
+// the request is held for a step, 0 if it leaves. *released: what the end of its server remembers.
 WEIR_INLINE int credit_returns(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 			       weir_u32 backlog_bytes, weir_u32 promise, long long left_ns, int held, weir_u32 *released)
 {

@@ -9,11 +9,11 @@
 //   released   a request leaves, with the promise that it carries
 //   used       its server sends: the promise is no longer in flight
 //   forgotten  after FLIGHT_SPANS spans, 31 to 34 ms: a server that takes longer is not waited for
-//   prompt     share of the requests that are answered before they are forgotten, a mean over about FLIGHT_MEAN of them. What is
-//              in flight counts for this share of it. So servers that always take long, and ends that never answer, hold
+//   prompt     share of the requests that are answered before they are forgotten, a mean over about FLIGHT_MEAN of them. The sum of
+//              what is in flight counts for this share of it. So servers that always take long, and ends that never answer, hold
 //              nothing after some tens of requests
-//   burst      share of it that comes at once: the largest that the queue showed, of queue and flight together. What is in flight
-//              counts for this share of it. An answer that comes while much is in flight takes its part of the share away. So
+//   burst      share of it that comes at once: the largest that the queue showed, of queue and flight together. The sum of what is
+//              in flight counts for this share of it. An answer that comes while much is in flight takes its part of the share away. So
 //              nothing is held for answers that come one after another, for example because their requests wait at another
 //              switch on the way
 //

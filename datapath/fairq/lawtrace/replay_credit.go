@@ -24,7 +24,7 @@ const (
 	countRefused      = "credit_refused"
 	countLater        = "flight_until"
 	countReturned     = "credit_returns: requests that came back from the parking"
-	countHeld         = "  of them: were held"
+	countHeld         = "  of them: held requests"
 	countTurned       = "credit_turn: data, whose turn it is"
 	countOpens        = "credit_opens"
 	countAnswered     = "credit_answered"
