@@ -17,7 +17,7 @@ const (
 	heldHandle    = 0x2000 // PARK_HELD
 	firstHandle   = 0x3000 // PARK_FIRST: sends before heldHandle
 	// The rate of packets that are held, as a part of the class's rate, and the largest. A packet that is held counts for
-	// 200 bytes (CREDIT_HOLD_COST of bpf/fairq/credit.h), so it is looked at every 25 us at most.
+	// 200 bytes (its law asks for this cost), so it is looked at every 25 us at most.
 	heldPart   = 8
 	heldMax    = 64_000_000
 	leafLeast  = 8000 // bit/s, of a class that borrows what it sends
