@@ -123,6 +123,10 @@ type Traffic struct {
 	Connection  string       `json:"connection,omitempty" jsonschema:"enum=new,enum=persistent" jsonschema_description:"a connection for each request (default), or one for all"`
 	Deadline    law.Duration `json:"deadline,omitempty" jsonschema_description:"from a flow's start"`
 	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate of the payload"`
+	// Think is how long the answering program of a pull takes before it answers: uniform from the first to the second value.
+	Think [2]law.Duration `json:"think,omitzero" jsonschema_description:"pull: [least, most]: the asked program answers after a time that is uniform between both, drawn for each request (default: at once)"`
+	// Batch is the distance of the times at which the answering programs of a pull run.
+	Batch law.Duration `json:"batch,omitempty" jsonschema_description:"pull: asked programs run at multiples of this time only, all together, as on a busy machine: what was asked since then is answered at once (default: no such wait)"`
 	Guests
 }
 

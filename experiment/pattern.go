@@ -62,6 +62,14 @@ func (c *checker) pattern(f *File, i int) {
 	if has("deadline") && t.Deadline == 0 {
 		c.Fail(in("deadline"), "0 is not a deadline", "above 0s")
 	}
+	for _, key := range []string{"think", "batch"} {
+		if has(key) && t.Data != "pull" {
+			c.Fail(in(key), "push asks for nothing", "data: pull")
+		}
+	}
+	if t.Think[1] < t.Think[0] {
+		c.Fail(in("think"), fmt.Sprintf("the longest time, %s, is less than the shortest, %s", t.Think[1], t.Think[0]), "[least, most]")
+	}
 	c.udp(t, in)
 	c.times(f, t, in, has)
 	c.guests(path, t.Guests)

@@ -34,7 +34,7 @@ func scaleConfig(c Config, k float64) Config {
 	c.Items = slices.Clone(c.Items)
 	for i := range c.Items {
 		t := &c.Items[i].Traffic
-		for _, d := range []*law.Duration{&t.Start, &t.Stop, &t.Every, &t.Gap, &t.GiveUp, &t.Deadline} {
+		for _, d := range []*law.Duration{&t.Start, &t.Stop, &t.Every, &t.Gap, &t.GiveUp, &t.Deadline, &t.Think[0], &t.Think[1], &t.Batch} {
 			*d = scaleTime(*d, k)
 		}
 		t.Rate = scaleRate(t.Rate, k)

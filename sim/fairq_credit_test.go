@@ -59,6 +59,64 @@ func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
 	}
 }
 
+// The heavy incast with hold_requests. Requests wait for up to 16 ms in the parking of the core. The ports of the ToR switch before
+// it expect their answers: up to 280 KB each, where the buffer holds 85 KB. The answers come one after another, so no request is
+// held there, and answers take as long as without hold_requests.
+func TestFairQ_HeldRequestsInAHeavyIncast(t *testing.T) {
+	raw := heavyIncast(t, "schemes.fairq.params.hold_requests=true")
+	if slowest := slowestFlow(t, raw); len(raw.Drops) > 0 || slowest > 80*time.Millisecond {
+		t.Errorf("%d segments were dropped, and the slowest answer took %v: want none, 80 ms at most", len(raw.Drops), slowest)
+	}
+}
+
+// 128 answers at once, by servers that all run every 8 ms only: what was asked since then is answered at once. The line carries
+// 150 KB in this time, and the buffer holds 85 KB. Requests are held once a queue has shown this, and nothing is dropped
+// after the first burst. Servers that take up to 16 ms, each its own time, answer one after another: nothing is dropped.
+func TestFairQ_CreditsWithLateServers(t *testing.T) {
+	const least = 128 * 12_200 * 8 * time.Second / 150_000_000
+	run := func(t *testing.T, late string, hold bool) (first, later int, slowest time.Duration) {
+		f, err := laws.All().Load("../experiments/fairq/burst.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"credits"}, Set: []string{
+			"seeds=[1]", "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=4", "duration=7s", late,
+			fmt.Sprintf("schemes.credits.params.hold_requests=%t", hold),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := ran(t, &World{Laws: laws.Sim()}, p.Runs[0])
+		for i := range raw.Drops {
+			if raw.Drops[i].At < 1900*time.Millisecond { // the second burst begins at 2 s
+				first++
+			} else {
+				later++
+			}
+		}
+		for i := range raw.Flows {
+			if fl := &raw.Flows[i]; fl.Epoch > 0 {
+				slowest = max(slowest, fl.FCT())
+			}
+		}
+		return first, later, slowest
+	}
+	for _, hold := range []bool{false, true} {
+		first, later, slowest := run(t, "traffic.mice.batch=8ms", hold)
+		t.Logf("hold_requests %t: %d, %d segments dropped, slowest %v", hold, first, later, slowest)
+		if hold && (later > 0 || slowest > least*3/2) {
+			t.Errorf("%d segments were dropped after the first burst, and the slowest answer took %v: want none, %v at most", later, slowest, least*3/2)
+		}
+		if !hold && (first == 0 || later == 0) {
+			t.Errorf("%d, %d segments were dropped without hold_requests: this test shows nothing", first, later)
+		}
+		first, later, slowest = run(t, "traffic.mice.think=[0s, 16ms]", hold)
+		if first+later > 0 || slowest > least*3/2 {
+			t.Errorf("one after another, hold_requests %t: %d segments were dropped, the slowest answer took %v: want none, %v at most", hold, first+later, slowest, least*3/2)
+		}
+	}
+}
+
 // heavyIncast runs F2 with credits and these changes.
 func heavyIncast(t *testing.T, set ...string) *result.Raw {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"weir/experiment/result"
+	"weir/law"
 	"weir/sim/event"
 	"weir/sim/network"
 	"weir/sim/tcp"
@@ -31,6 +32,7 @@ type conn struct {
 	clientUp  bool          // its program has not closed it
 	serverUp  bool
 	gone      bool
+	thinking  bool     // its server's program will answer when the timer expires
 	opened    bool     // its server's end got the last packet of the handshake
 	past      expiries // of ends that were closed
 	before    expiries // before the current flow
@@ -133,6 +135,18 @@ func (c *conn) sender() *tcp.Endpoint {
 	return nil
 }
 
+// answer sends the flow's bytes after the time that the answering program takes.
+func (c *conn) answer() {
+	r, asked := c.flow.result(), law.Duration(c.t.queue.Now()-c.t.t0)
+	at := c.t.work.Answers(c.item, int32(r.Mouse), int32(r.Epoch), asked)
+	if at == asked {
+		c.send()
+		return
+	}
+	c.thinking = true
+	c.t.queue.Set(&c.timer, c.t.t0+event.Time(at))
+}
+
 // send writes the flow's bytes.
 func (c *conn) send() {
 	f, e := c.flow, c.sender()
@@ -202,7 +216,7 @@ func (p *serverEnd) Received(_ *tcp.Endpoint, n int64) {
 	}
 	if c.pull() {
 		if c.expected -= n; c.expected == 0 {
-			c.send()
+			c.answer()
 		}
 		return
 	}
@@ -312,6 +326,7 @@ func (c *conn) timeouts() expiries {
 
 // stopSending makes the sender of an endless flow end it, and resets the connection if that takes too long.
 func (c *conn) stopSending(f *flow) {
+	c.thinking = false
 	if c.unwritten == f {
 		c.abort()
 	}
@@ -332,12 +347,17 @@ func (c *conn) stopSending(f *flow) {
 	c.t.queue.Set(&c.timer, c.t.queue.Now()+drainTime)
 }
 
-// Happen aborts a connection that did not end by itself, or that has a failed end. It also ends the program's wait
-// before it writes.
+// Happen aborts a connection that did not end by itself, or that has a failed end. It also ends a program's wait before it
+// writes.
 func (c *conn) Happen(*event.Event, event.Time) {
 	if f := c.unwritten; f != nil {
 		c.unwritten = nil
 		c.exchange(f)
+		return
+	}
+	if c.thinking {
+		c.thinking = false
+		c.send()
 		return
 	}
 	c.abort()
@@ -384,14 +404,14 @@ func (c *conn) broke(why error) {
 		f.fail(why)
 	}
 	if !c.gone {
-		c.unwritten = nil
+		c.unwritten, c.thinking = nil, false
 		c.t.queue.Set(&c.timer, c.t.queue.Now())
 	}
 }
 
 // abort resets both ends. The program that waited for the flow continues.
 func (c *conn) abort() {
-	c.unwritten = nil
+	c.unwritten, c.thinking = nil, false
 	if c.clientUp {
 		c.clientUp = false
 		c.past.add(c.client)

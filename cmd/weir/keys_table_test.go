@@ -58,6 +58,8 @@ var keysOfFiles = map[string][]keyCase{
 	"traffic.*.to":             {{set: "traffic.long.to=receiver1"}},
 	"traffic.*.pair":           {{set: "traffic.long.pair=same_index"}},
 	"traffic.*.data":           {{set: "traffic.mice.data=push"}},
+	"traffic.*.think":          {{set: "traffic.mice.think=[1ms, 2ms]"}},
+	"traffic.*.batch":          {{set: "traffic.mice.batch=3ms"}},
 	"traffic.*.pattern":        {{set: "traffic.t.pattern=closed_loop", with: "traffic=[{name: t, from: sender1, to: receiver1, pattern: burst, size: 20KB, every: 60ms, stop: 200ms}]"}},
 	"traffic.*.size":           {{set: "traffic.mice.size=10KB"}},
 	"traffic.*.cdf":            {{set: "traffic.web.cdf=data_mining"}},

@@ -17,6 +17,7 @@ type creditBed struct {
 	*rwndPath
 	f     *fairq.Attachment
 	conns []*testnet.Pair
+	late  bool // servers answer when a request is held
 }
 
 const creditAnswer = 12_000 // bytes
@@ -24,7 +25,7 @@ const creditAnswer = 12_000 // bytes
 // creditLaw is the law at the ports of a creditBed.
 func creditLaw() fairq.Law {
 	return fairq.Law{
-		TargetBytes: 6000, BufferBytes: 60_000, PipeBytes: 2000, RateBps: 50e6,
+		HoldRequests: true, TargetBytes: 6000, BufferBytes: 60_000, PipeBytes: 2000, RateBps: 50e6,
 		Tick: time.Millisecond, Period: 4 * time.Millisecond, Active: 4 * time.Second,
 	}
 }
@@ -49,7 +50,10 @@ func newCreditBedOf(t *testing.T, conns int, law fairq.Law, c fairq.Config) *cre
 // ask has all clients ask at once, and waits for all answers.
 func (b *creditBed) ask(t *testing.T) {
 	t.Helper()
-	answers := make(chan error, 2*len(b.conns))
+	answers, gate := make(chan error, 2*len(b.conns)), make(chan struct{})
+	if !b.late {
+		close(gate)
+	}
 	for _, c := range b.conns {
 		for _, e := range []*net.TCPConn{c.Client, c.Server} {
 			if err := e.SetDeadline(time.Now().Add(testnet.Patience)); err != nil {
@@ -59,6 +63,7 @@ func (b *creditBed) ask(t *testing.T) {
 		go func() {
 			var q [1]byte
 			_, err := io.ReadFull(c.Server, q[:])
+			<-gate
 			if err == nil {
 				_, err = c.Server.Write(make([]byte, creditAnswer))
 			}
@@ -69,6 +74,11 @@ func (b *creditBed) ask(t *testing.T) {
 		if _, err := c.Client.Write([]byte("q")); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if b.late {
+		before := b.state(t).Holds
+		testnet.Until(t, "a request is held", func() bool { return b.state(t).Holds > before })
+		close(gate)
 	}
 	for _, c := range b.conns {
 		go func() {
@@ -105,6 +115,27 @@ func (b *creditBed) parkingThere(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	return there
+}
+
+// No server answers until a request is held. Then all answer at once. All answers come, all packets leave the parking, and soon
+// nothing is held.
+func TestFairQCredits_LateServers(t *testing.T) {
+	b := newCreditBed(t, 40, fairq.Config{})
+	b.ask(t)
+	b.late = true
+	for range 3 {
+		b.ask(t)
+	}
+	testnet.Until(t, "all parked packets have left", func() bool {
+		p, err := b.f.ParkStats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Parked > 0 && p.Returned == p.Parked && p.Stale+p.Foreign+p.Untrimmed == 0
+	})
+	if s := b.state(t); s.InFlight != 0 {
+		t.Errorf("%+v: all requests were answered", s)
+	}
 }
 
 // 40 answers at once are more than the port has room for, at one segment each. All come; requests and ACKs wait in the

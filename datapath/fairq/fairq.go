@@ -111,7 +111,8 @@ type Law struct {
 	RateBps   uint64
 	LineBytes uint32
 	// LongestWait is the longest time that a packet waits for its credit, 1 ms to 1 s; 0: 100 ms.
-	LongestWait time.Duration
+	LongestWait  time.Duration
+	HoldRequests bool // with credits: requests wait while late servers owe more than the buffer has room for
 }
 
 // Port is a port and its law.
@@ -185,7 +186,7 @@ const (
 	liveEpochs    = 4  // epochs that a direction is counted for
 	latelySweeps  = 4  // sweeps
 	portNameBytes = 32 // of struct port_config
-	schemaVersion = 10 // layout of the maps; raised whenever one changes
+	schemaVersion = 11 // layout of the maps; raised whenever one changes
 	fairQScopeMax = 4096
 )
 

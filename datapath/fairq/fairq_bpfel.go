@@ -42,7 +42,8 @@ type fairqConnection struct {
 		Sent         uint32
 		Zero         [3]uint32
 	}
-	Zero [4]uint32
+	Released [2]uint32
+	Request  [2]uint32
 }
 
 type fairqControl struct {
@@ -59,18 +60,43 @@ type fairqControl struct {
 }
 
 type fairqCreditWait struct {
-	_      structs.HostLayout
-	Answer struct {
-		_           structs.HostLayout
-		LeavesNs    uint64
-		LiveNs      uint64
-		ChargeNs    uint64
-		LengthBytes uint32
-		LongestNs   uint32
-		Allowed     uint32
-		Renewed     uint32
+	_        structs.HostLayout
+	Credited struct {
+		_   structs.HostLayout
+		Ack struct {
+			_            structs.HostLayout
+			NowNs        uint64
+			Promise      uint32
+			AdvanceBytes uint32
+			FloorBytes   uint32
+			BacklogBytes uint32
+			LengthBytes  uint32
+			Opens        uint8
+			Pacing       uint8
+			Behind       uint8
+			Fixed        uint8
+			Life         uint8
+			Ends         uint8
+			Shift        uint8
+			Answered     uint8
+			Ack          uint32
+			Sent         uint32
+			Allowed      uint32
+			LongestBytes uint32
+			More         uint32
+		}
+		Answer struct {
+			_           structs.HostLayout
+			LeavesNs    uint64
+			LiveNs      uint64
+			ChargeNs    uint64
+			LengthBytes uint32
+			LongestNs   uint32
+			Allowed     uint32
+			Renewed     uint32
+		}
+		LeftNs int64
 	}
-	NowNs       uint64
 	UntilBefore uint32
 	Zero        uint32
 }
@@ -299,7 +325,7 @@ type fairqPortCredit struct {
 		HoldBytes     uint32
 		LineBytes     uint32
 		Mode          uint32
-		Zero          uint32
+		BufferBytes   uint32
 	}
 	State struct {
 		_               structs.HostLayout
@@ -318,7 +344,23 @@ type fairqPortCredit struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
+		FullNs          uint64
+		HeldNs          uint64
+		Holds           uint64
+		Flight          struct {
+			_          structs.HostLayout
+			Span       uint64
+			PromptLess uint32
+			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
+			Spans      [16]struct {
+				_        structs.HostLayout
+				Bytes    uint32
+				Requests uint32
+			}
+		}
 	}
 }
 

@@ -28,6 +28,11 @@ var creditMutants = []lawMutant{
 	{"an end at rest gets one segment", "credit_ack.h", "two = 2 * ack->floor_bytes", "two = 1 * ack->floor_bytes", "credits", "credit_rest("},
 	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what promises and pacing grant"},
 	{"a request must acknowledge more than everything", "credit_ack.h", "return ack - others <= 1;", "return ack - others == 1;", "credits", "credit_opens"},
+	{"what is in flight is forgotten at once", "credit_flight.h", "f->span = span;", "f->span = span, f->bytes = 0;", "credits", "flight_until("},
+	{"an answer stays in flight", "credit.h", "flight_used(&state->flight, released, owes, credit_filled(config));", ";", "credits", "credit_used("},
+	{"no queue shows a burst", "credit_ack.h", "flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));", ";", "credits", "credit_acknowledges("},
+	{"held requests do not belong to the queue", "credit.h", "queue += credit_share(state->held_bytes, credit_factor(state));", ";", "credits", "credit_acknowledges("},
+	{"requests are never held", "credit.h", "if (full || (!held &&", "if (0 && (!held &&", "credits", "credit_returns("},
 	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
 }
 
@@ -49,7 +54,9 @@ func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trac
 			b.deleteParking(t)
 		}
 		b.conns = all
+		b.late = credit == fairq.CreditPaces && round == 1
 		b.ask(t)
+		b.late = false
 		b.conns = []*testnet.Pair{b.Dial(t, l, testnet.WindowScale(4))} // its windows can express one segment and two
 		testnet.Until(t, "only one connection counts as a flow", func() bool {
 			b.ask(t)
@@ -103,7 +110,7 @@ func TestDifferential_Credits(t *testing.T) {
 	}{
 		{"credits", fairq.CreditPaces, nil},
 		{"promises alone", fairq.CreditPromises, []string{
-			"  port_paces: ports that began or ended to pace", "  of them: packets that waited in the parking", "credit_refused", "  of them: an end at rest got a promise",
+			"  port_paces: ports that began or ended to pace", "  of them: packets that waited in the parking", "credit_refused", "  of them: an end at rest got a promise", "  of them: held requests",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

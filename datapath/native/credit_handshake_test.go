@@ -46,7 +46,7 @@ func TestCredit_HandshakesThatNobodyUses(t *testing.T) {
 					t.Fatalf("SYN-ACK %d: charged %d bytes for a promise of %d", i, charged, promise)
 				}
 				if c.used {
-					b.sw.CreditUsed(0, now, promise, 1448, 1e6, true)
+					b.sw.CreditUsed(0, now, promise, 1448, 1e6, true, 0)
 				}
 				if i >= n/2 {
 					late += uint64(charged)
@@ -70,7 +70,7 @@ func TestCredit_HandshakesAfterAFlood(t *testing.T) {
 	for i := 0; ; i++ {
 		now += 1e6
 		promise, charged := b.accepts(now)
-		b.sw.CreditUsed(0, now, promise, 1448, 1e6, true)
+		b.sw.CreditUsed(0, now, promise, 1448, 1e6, true, 0)
 		if charged >= promise {
 			if i < 100 {
 				t.Errorf("after %d handshakes", i)

@@ -17,7 +17,7 @@ func randomCredit() *vector.File {
 		f.Lines = append(f.Lines, begins(i, vector.Fields{
 			{Key: "byte_ns_q20", Value: 1 + sized(r, 37)}, {Key: "capacity_bytes", Value: sized(r, 22)}, {Key: "target_bytes", Value: sized(r, 21)},
 			{Key: "first_bytes", Value: sized(r, 15)}, {Key: "wait_ns", Value: 1 + sized(r, 27)}, {Key: "hold_bytes", Value: sized(r, 22)},
-			{Key: "line_bytes", Value: 24 * r.Uint64N(2)}, {Key: "mode", Value: r.Uint64N(4) | uint64(i&1)},
+			{Key: "line_bytes", Value: 24 * r.Uint64N(2)}, {Key: "buffer_bytes", Value: sized(r, 21) * r.Uint64N(2)}, {Key: "mode", Value: r.Uint64N(4) | uint64(i&1)},
 		}, vector.Fields{
 			{Key: "state_owed_bytes", Value: sized(r, 22) * r.Uint64N(2)}, {Key: "state_factor_less", Value: sized(r, 10) % 993},
 			{Key: "state_asked_most", Value: sized(r, 11) * r.Uint64N(2)},
@@ -38,9 +38,12 @@ func randomCreditEvent(r *rand.Rand, now uint64) vector.Line {
 	left := vector.Field{Key: "left_ns", Value: until - since}
 	bit := func(key string) vector.Field { return vector.Field{Key: key, Value: r.Uint64N(2)} }
 	number := sized(r, 32)
-	switch r.IntN(12) {
+	switch r.IntN(14) {
 	case 0:
-		return happens("used", at, left, vector.Field{Key: "promise", Value: sized(r, 16)}, vector.Field{Key: "bytes", Value: sized(r, 16)})
+		return happens("used", at, left, vector.Field{Key: "promise", Value: sized(r, 16)}, vector.Field{Key: "bytes", Value: sized(r, 16)},
+			vector.Field{Key: "mark", Value: (now>>21 + 1 - sized(r, 5)) & 0xffffffff * r.Uint64N(2)})
+	case 8, 9:
+		return happens("returns", at, left, vector.Field{Key: "promise", Value: sized(r, 16)}, vector.Field{Key: "bytes", Value: sized(r, 18)}, bit("held"))
 	case 1:
 		return happens("other", at, vector.Field{Key: "bytes", Value: sized(r, 16)})
 	case 2:

@@ -58,8 +58,9 @@ func TestCredit_AnEndThatClosesOwesNothing(t *testing.T) {
 		if late {
 			now = a.LiveNs + 300e6
 		}
+		b.sw.FlightUntil(0, now)
 		before := *b.state
-		b.sw.CreditUsed(0, now, promise, 0, int64(a.LiveNs-now), false)
+		b.sw.CreditUsed(0, now, promise, 0, int64(a.LiveNs-now), false, 0)
 		if late && *b.state != before {
 			t.Errorf("late: %+v, was %+v", *b.state, before)
 		}

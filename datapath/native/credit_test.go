@@ -176,7 +176,7 @@ func TestCredit_LateAnswersAreCharged(t *testing.T) {
 		if late {
 			now = a.LiveNs + 1
 		}
-		b.sw.CreditUsed(0, now, promise, 1448, int64(a.LiveNs-now), false)
+		b.sw.CreditUsed(0, now, promise, 1448, int64(a.LiveNs-now), false, 0)
 		if got := b.state.ClockNs != clock; got != late {
 			t.Errorf("late %v: the clock moved from %d to %d at %d", late, clock, b.state.ClockNs, now)
 		}
@@ -360,7 +360,7 @@ func TestCredit_TinyAnswersDoNotWait(t *testing.T) {
 		if a.LengthBytes != 0 && i > 2000 {
 			waited++
 		}
-		b.sw.CreditUsed(0, uint64(i)*10_000, promise, 64, int64(a.LiveNs)-int64(i)*10_000, false)
+		b.sw.CreditUsed(0, uint64(i)*10_000, promise, 64, int64(a.LiveNs)-int64(i)*10_000, false, 0)
 	}
 	if waited > 0 {
 		t.Errorf("%d requests waited, while 64 bytes of each answer use 7 %% of the line", waited)

@@ -37,7 +37,7 @@ type CreditConfig struct {
 	HoldBytes     uint32 // most bytes that waiting packets stand for
 	LineBytes     uint32 // that a frame takes on the line in addition
 	Mode          CreditMode
-	_             uint32
+	BufferBytes   uint32 // of the port; 0: no request is held
 }
 
 // CreditState is struct credit_state of core/fairq/credit.h.
@@ -57,7 +57,21 @@ type CreditState struct {
 	Asked       uint32 // opening packets of this span
 	AskedMost   uint32 // the most of a recent span
 	Handshakes  uint32 // 2^20 less the share of promises in SYN-ACKs that are used, in 2^20ths
-	_           uint32
+	HeldBytes   uint32 // promises of the requests that are held
+	FullNs      uint64 // since when the buffer has had no room for further answers; 0: it has
+	HeldNs      uint64 // when a request was held, or left after that, for the last time; 0: never
+	Holds       uint64 // requests that were held
+	Flight      CreditFlight
+}
+
+// CreditFlight is struct credit_flight of core/fairq/credit_flight.h.
+type CreditFlight struct {
+	Span       uint64
+	PromptLess uint32 // 2^20 less the share of requests that are answered in time, in 2^20ths
+	Bytes      uint32 // sum of all spans
+	Burst      uint32 // the share of it that comes at once, in 2^20ths
+	_          uint32
+	Spans      [C.FLIGHT_SPANS]struct{ Bytes, Requests uint32 } // that left and are not answered, by the number of the span modulo 16
 }
 
 // The flights that a packet may begin: enum credit_opens of core/fairq/credit_ack.h.
@@ -197,13 +211,45 @@ func (s *Switch) CreditRefused(id int, nowNs uint64, answer *CreditAnswer) {
 }
 
 // CreditUsed records that an end with a promise sends its first data: credit_used. leftNs: until the promise ends. opener: the end
-// opened the connection, so a SYN-ACK gave the promise.
-func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64, opener bool) {
+// opened the connection, so a SYN-ACK gave the promise. released: what the end remembers of its request; 0: nothing.
+func (s *Switch) CreditUsed(id int, nowNs uint64, promise, payloadBytes uint32, leftNs int64, opener bool, released uint32) {
 	life := C.weir_u8(0)
 	if opener {
 		life = C.CREDIT_OPENERS
 	}
-	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs), life)
+	C.native_credit_used(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(promise), C.weir_u32(payloadBytes), C.longlong(leftNs), life, C.weir_u32(released))
+}
+
+// CreditLiveNs returns for how long the clock of a port counts a promise: credit_live_ns.
+func (s *Switch) CreditLiveNs(id int) uint64 {
+	return uint64(C.native_credit_live_ns(s.c, C.weir_u32(id)))
+}
+
+// An end remembers these of a request that waits in the parking queue, and of a held request.
+const (
+	CreditWaits uint32 = C.FLIGHT_WAITS
+	CreditHeld  uint32 = C.FLIGHT_HELD
+)
+
+// CreditReturns is called when a request may leave: it need not wait, comes back from the parking queue, or is a held request whose
+// step is over. promise: that it carries; leftNs: as for Acknowledges. It returns what the end of its server remembers from now on. CreditHeld: the request is held for a step; else it leaves:
+// credit_returns.
+func (s *Switch) CreditReturns(id int, nowNs uint64, backlogBytes, promise uint32, leftNs int64, held bool) (remembers uint32) {
+	h := C.int(0)
+	if held {
+		h = 1
+	}
+	return uint32(C.native_credit_returns(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes), C.weir_u32(promise), C.longlong(leftNs), h))
+}
+
+// FlightUntil moves what is in flight on to a time: flight_until. The events of promises and credits do it, too.
+func (s *Switch) FlightUntil(id int, nowNs uint64) {
+	C.native_flight_until(s.c, C.weir_u32(id), C.weir_u64(nowNs))
+}
+
+// CreditStepNs returns for how long a port holds a request until it looks again.
+func (s *Switch) CreditStepNs(id int) uint64 {
+	return uint64(C.native_credit_step_ns(s.c, C.weir_u32(id)))
 }
 
 // CreditCountsOther reports whether a frame that no credit released is charged: credit_counts_other. pacing: Port.Pacing.

@@ -63,6 +63,7 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 {
 	struct native_entry *s = &w->entries[id];
 
+	flight_until(&s->credits.flight, ack->now_ns);
 	ack->life = credit_life(&s->credit, left_ns);
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
 }
@@ -80,11 +81,36 @@ static void native_credit_refused(struct weir_world *w, weir_u32 id, weir_u64 no
 
 // left_ns: until the promise ends. life: further bits of enum credit_life.
 static void native_credit_used(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 promise, weir_u32 payload_bytes,
-			       long long left_ns, weir_u8 life)
+			       long long left_ns, weir_u8 life, weir_u32 released)
 {
 	struct native_entry *s = &w->entries[id];
 
-	credit_used(&s->credit, &s->credits, now_ns, promise, payload_bytes, credit_life(&s->credit, left_ns) | life);
+	flight_until(&s->credits.flight, now_ns);
+	credit_used(&s->credit, &s->credits, now_ns, promise, payload_bytes, credit_life(&s->credit, left_ns) | life, released);
+}
+
+static weir_u64 native_credit_live_ns(struct weir_world *w, weir_u32 id) { return credit_live_ns(&w->entries[id].credit); }
+
+static weir_u64 native_credit_step_ns(struct weir_world *w, weir_u32 id)
+{
+	return credit_step_ns(&w->entries[id].credit);
+}
+
+static void native_flight_until(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
+{
+	flight_until(&w->entries[id].credits.flight, now_ns);
+}
+
+// Returns what the end of a server remembers; FLIGHT_HELD: its request is held.
+static weir_u32 native_credit_returns(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes, weir_u32 promise,
+				      long long left_ns, int held)
+{
+	struct native_entry *s = &w->entries[id];
+	weir_u32 released;
+
+	flight_until(&s->credits.flight, now_ns);
+	credit_returns(&s->credit, &s->credits, now_ns, backlog_bytes, promise, left_ns, held, &released);
+	return released;
 }
 
 static int native_credit_counts_other(struct weir_world *w, weir_u32 id, weir_u32 pacing, weir_u64 now_ns)

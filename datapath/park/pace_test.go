@@ -55,7 +55,7 @@ func (y *yard) class(tb testing.TB, id uint32) (bytes uint64, packets uint32) {
 		}
 		list, err := netlink.ClassList(l, 0)
 		for _, c := range list {
-			if a := c.Attrs(); a.Handle == 0x50570000+id+1 && a.Statistics != nil {
+			if a := c.Attrs(); a.Handle == 0x50580000+id+1 && a.Statistics != nil {
 				bytes, packets = a.Statistics.Basic.Bytes, a.Statistics.Basic.Packets
 			}
 		}

@@ -11,8 +11,17 @@ import (
 )
 
 const (
-	rootHandle = 0x50570000 // PARK_HANDLE of bpf/lib/park.h
-	burstLeast = 1600       // bytes: a frame
+	rootHandle = 0x50580000 // PARK_HANDLE of bpf/lib/park.h
+	// Added to the handle of a class: those of its packets that are held.
+	holdingHandle = 0x1000 // the parent of the next two
+	heldHandle    = 0x2000 // PARK_HELD
+	firstHandle   = 0x3000 // PARK_FIRST: sends before heldHandle
+	// The rate of packets that are held, as a part of the class's rate, and the largest. A packet that is held counts for
+	// 200 bytes (its law asks for this cost), so it is looked at every 25 us at most.
+	heldPart   = 8
+	heldMax    = 64_000_000
+	leafLeast  = 8000 // bit/s, of a class that borrows what it sends
+	burstLeast = 1600 // bytes: a frame
 	// quantum is what a class sends before the next has its turn, in bytes. HTB needs it only among classes that may all
 	// send; its own choice grows with the rate, and is logged as a fault for large rates.
 	quantum = 1600
@@ -38,12 +47,24 @@ func (p *Park) createRoot() error {
 // sent at the old rate.
 func (p *Park) setClass(id uint32, bps uint64) error {
 	burst := uint32(min(max(float64(bps)/8*p.o.Burst.Seconds(), burstLeast), math.MaxInt32))
-	class := netlink.NewHtbClass(
-		netlink.ClassAttrs{LinkIndex: p.in.Attrs().Index, Parent: rootHandle, Handle: rootHandle + id + 1},
-		netlink.HtbClassAttrs{Rate: bps, Ceil: bps, Buffer: burst, Cbuffer: burst, Quantum: quantum},
-	)
-	if err := p.net.ClassReplace(class); err != nil {
-		return fmt.Errorf("set the class at %s to %d bit/s: %w", p.in.Attrs().Name, bps, err)
+	held := max(min(bps/heldPart, heldMax), leafLeast)
+	for _, c := range []struct {
+		parent, handle uint32
+		rate, ceil     uint64
+		burst, prio    uint32
+	}{
+		{rootHandle, rootHandle + id + 1, bps, bps, burst, 0},
+		{rootHandle, rootHandle + holdingHandle + id + 1, held, held, burstLeast, 0},
+		{rootHandle + holdingHandle + id + 1, rootHandle + heldHandle + id + 1, leafLeast, held, burstLeast, 1},
+		{rootHandle + holdingHandle + id + 1, rootHandle + firstHandle + id + 1, leafLeast, held, burstLeast, 0},
+	} {
+		class := netlink.NewHtbClass(
+			netlink.ClassAttrs{LinkIndex: p.in.Attrs().Index, Parent: c.parent, Handle: c.handle},
+			netlink.HtbClassAttrs{Rate: c.rate, Ceil: c.ceil, Buffer: c.burst, Cbuffer: c.burst, Quantum: quantum, Prio: c.prio},
+		)
+		if err := p.net.ClassReplace(class); err != nil {
+			return fmt.Errorf("set class %x at %s to %d bit/s: %w", c.handle, p.in.Attrs().Name, bps, err)
+		}
 	}
 	p.classes[id] = bps
 	return nil

@@ -29,6 +29,8 @@ const DefaultJitter = law.Duration(100_000)
 type Workload struct {
 	Flows []Flow // open loop: each starts at its time, independent of the others; ordered by Start
 	Loops []Loop // closed loops: the next request starts when the previous one is complete
+
+	thinks []thinking // by item
 }
 
 // Flow is one scheduled flow.
@@ -72,6 +74,29 @@ func (l *Loop) Size(n int) law.Bytes {
 // Group returns the group that an item's flows are measured in.
 func Group(t *experiment.Traffic) string { return cmp.Or(t.Group, t.Name) }
 
+// thinking is the time that the programs of an item take before they answer; the zero value: none.
+type thinking struct {
+	least, span, batch law.Duration
+	key                uint64
+}
+
+// Answers returns when the program that is asked for a flow at a time answers; both are since the start of the run. It is the same
+// for every scheme and world.
+func (w *Workload) Answers(item, mouse, epoch int32, asked law.Duration) law.Duration {
+	if int(item) >= len(w.thinks) {
+		return asked
+	}
+	t := w.thinks[item]
+	if t.least+t.span > 0 {
+		drawn := toUnit(mix(t.key + mix(uint64(uint32(mouse))<<32|uint64(uint32(epoch)))))
+		asked += t.least + law.Duration(float64(drawn*float64(t.span)))
+	}
+	if t.batch > 0 && asked > 0 {
+		asked = (asked + t.batch - 1) / t.batch * t.batch
+	}
+	return asked
+}
+
 // Pulls reports whether the receiving side connects and asks for the data.
 func Pulls(t *experiment.Traffic) bool { return t.Data == "pull" }
 
@@ -110,6 +135,9 @@ func Expand(cfg *experiment.Config, seed int64) (*Workload, error) {
 		if err := e.item(i); err != nil {
 			return nil, fmt.Errorf("traffic %s: %w", cfg.Items[i].Name, err)
 		}
+		t := &cfg.Items[i].Traffic
+		_, key := seedOf(seed, t.Name, "think")
+		e.out.thinks = append(e.out.thinks, thinking{t.Think[0], t.Think[1] - t.Think[0], t.Batch, key})
 	}
 	e.out.order()
 	return &e.out, nil

@@ -152,6 +152,7 @@ func (c *conn) serveFlow(f *flow) error {
 		if err := discardAll(c.server, messageBytes); err != nil {
 			return err
 		}
+		c.r.think(f)
 		return c.send(c.server, f)
 	}
 	if err := c.receive(c.server, f); err != nil || !c.route.persistent {

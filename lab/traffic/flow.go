@@ -14,6 +14,7 @@ type flow struct {
 	rate int64 // bit/s, 0: unpaced
 	stop int64 // 0: only at the run's end
 	give int64 // aborted this long after its start; 0: never
+	item int32 // of the experiment
 	// counted is true when the run waits for this flow itself (open loop).
 	counted bool
 

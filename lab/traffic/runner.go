@@ -14,6 +14,7 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/workload"
+	"weir/law"
 )
 
 // runner is one run of the traffic.
@@ -112,7 +113,7 @@ func (r *runner) isOver() bool {
 func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
 	it := &r.cfg.Items[item]
 	p := it.Pairs[pair]
-	f := &flow{r: r, size: size, give: int64(it.GiveUp)}
+	f := &flow{r: r, size: size, give: int64(it.GiveUp), item: int32(item)}
 	f.res = result.Flow{
 		Group: workload.Group(&it.Traffic), Item: it.Name, Src: p.Src, Dst: p.Dst, Mouse: mouse, Epoch: epoch,
 		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(),
@@ -232,5 +233,13 @@ func addressOf(net Net, p place) (netip.Addr, error) {
 func (r *runner) note(text string) {
 	if !slices.Contains(r.unmet, text) {
 		r.unmet = append(r.unmet, text)
+	}
+}
+
+// think waits until the program that was asked for a flow answers.
+func (r *runner) think(f *flow) {
+	asked := law.Duration(r.clock.now() - r.t0)
+	if at := r.work.Answers(f.item, int32(f.res.Mouse), int32(f.res.Epoch), asked); at > asked {
+		time.Sleep(time.Duration(at - asked))
 	}
 }

@@ -48,7 +48,7 @@ func putFairQ(n *network.Network, r *experiment.Run, name string) (Attached, err
 		for _, p := range ports {
 			at := params.At(r.Config.RTT, p.Rate, p.Buffer.Bytes())
 			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(activeEpochs-1), at.Pipe)
-			q.credit(n, at, sw.credit)
+			q.credit(n, at, sw.credit, params.HoldRequests)
 			add(p, q)
 			work[p] = q
 		}
@@ -126,6 +126,7 @@ func (w fairQPorts) Close() {
 		q.sw.queue.Stop(&q.timer)
 		if q.credits != nil {
 			q.sw.queue.Stop(&q.credits.leave)
+			q.sw.queue.Stop(&q.credits.step)
 		}
 		q.sw.queue.Stop(&q.sw.sweep)
 		q.sw.state.Close()

@@ -20,6 +20,8 @@ type credits struct {
 	waiting []waiting // by the time when they leave; the first is waiting[first]
 	first   int
 	leave   event.Event
+	held    []*network.Packet // requests, and packets behind them, in order
+	step    event.Event       // when the first of them is looked at
 }
 
 // waiting is a packet in the parking queue.
@@ -30,13 +32,15 @@ type waiting struct {
 
 // turns is what a switch with promises or credits knows of a connection in addition.
 type turns struct {
-	has   [2]bool       // it sent data: sent is valid
-	sent  [2]uint32     // sequence number behind the furthest data of each end
-	una   [2]uint32     // the furthest acknowledgement of each end
-	known [2]bool       // una is valid
-	live  [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
-	until [2]event.Time // the latest packet of an end waits until then
-	turn  uint8         // native.CreditTurn.Turn
+	has      [2]bool       // it sent data: sent is valid
+	sent     [2]uint32     // sequence number behind the furthest data of each end
+	una      [2]uint32     // the furthest acknowledgement of each end
+	known    [2]bool       // una is valid
+	released [2]uint32     // what an end remembers of its request: native.CreditReturns
+	request  [2]uint32     // sequence number of the latest request of an end that waited
+	live     [2]event.Time // when the promise of an end ends (native.CreditAnswer.LiveNs)
+	until    [2]event.Time // the latest packet of an end waits until then
+	turn     uint8         // native.CreditTurn.Turn
 }
 
 const (
@@ -58,15 +62,21 @@ func creditMode(p *fairq.Params) native.CreditMode {
 }
 
 // credit begins promises and credits at the port.
-func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.CreditMode) {
+func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.CreditMode, hold bool) {
 	if mode == 0 {
 		return
 	}
+	buffer := uint32(0)
+	if hold {
+		buffer = at.Buffer
+	}
 	q.credits = &credits{net: n}
 	q.credits.leave.Init(leaver{q})
+	q.credits.step.Init(leaver{q})
 	q.credits.state = q.sw.state.SetCredit(int(q.id)-1, &native.CreditConfig{
 		ByteNsQ20: uint64(math.Round(8e9 * (1 << 20) / float64(q.port.Rate))), CapacityBytes: at.Pipe + at.Target, TargetBytes: at.Target,
 		FirstBytes: firstMSS * mostMSS, WaitNs: uint32(at.Wait), HoldBytes: creditHold, LineBytes: lineBytes, Mode: mode,
+		BufferBytes: buffer,
 	})
 }
 
@@ -85,8 +95,10 @@ func (q *fairQPort) uses(c *connection, pk *network.Packet, now event.Time) {
 	e := &c.ends[side(pk)]
 	if e.Promise != 0 && q.credits != nil {
 		left := q.sw.turns[c.slot].live[side(pk)] - now
-		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left), side(pk) == 0)
+		q.sw.state.CreditUsed(int(q.id)-1, uint64(now), uint32(e.Promise), uint32(pk.Payload()), int64(left), side(pk) == 0,
+			q.sw.turns[c.slot].released[side(pk)])
 		e.Promise = 0
+		q.sw.turns[c.slot].released[side(pk)] = 0
 	}
 }
 
@@ -129,7 +141,7 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, b
 	if sender.Flags&native.EndFIN != 0 {
 		ask.Ends = 1
 	}
-	if t.until[from] > now {
+	if t.until[from] > now || t.released[1-from] == native.CreditHeld {
 		ask.Behind = 1
 	}
 	if !ask.Concerned() {
@@ -152,7 +164,14 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, b
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}
 	q.limit(c, pk, now)
+	if s.Opens == native.CreditOpens {
+		t.request[from], t.released[1-from] = pk.Seq(), native.CreditWaits
+	}
 	if answer.LengthBytes == 0 {
+		if s.Opens == native.CreditOpens && at.holds(pk, now) {
+			at.hold(pk, now)
+			return network.Take
+		}
 		return network.Pass
 	}
 	t.until[from] = event.Time(answer.LeavesNs) + 1
@@ -184,20 +203,77 @@ func (w *credits) wait(queue *event.Queue, pk *network.Packet, leaves event.Time
 	w.waiting = append(w.waiting, waiting{pk, leaves})
 }
 
-// leaver is the event at which the first waiting packet leaves.
+// leaver is the event at which the first waiting packet leaves, or the first held request is looked at.
 type leaver struct{ q *fairQPort }
 
-func (l leaver) Happen(_ *event.Event, now event.Time) {
+func (l leaver) Happen(ev *event.Event, now event.Time) {
 	w := l.q.credits
+	if ev == &w.step {
+		l.q.steps(now)
+		return
+	}
 	for w.first < len(w.waiting) && w.waiting[w.first].leaves <= now {
 		pk := w.waiting[w.first].pk
 		w.waiting[w.first].pk = nil
 		w.first++
-		w.net.Return(pk)
+		if l.q.holds(pk, now) {
+			l.q.hold(pk, now)
+		} else {
+			w.net.Return(pk)
+		}
 	}
 	if w.first < len(w.waiting) {
 		l.q.sw.queue.Set(&w.leave, w.waiting[w.first].leaves)
 	}
+}
+
+// hold adds a packet behind the held requests.
+func (q *fairQPort) hold(pk *network.Packet, now event.Time) {
+	w := q.credits
+	if w.held = append(w.held, pk); len(w.held) == 1 {
+		q.sw.queue.Set(&w.step, now+event.Time(q.sw.state.CreditStepNs(int(q.id)-1)))
+	}
+}
+
+// steps looks at the first held request.
+func (q *fairQPort) steps(now event.Time) {
+	w := q.credits
+	if pk := w.held[0]; !q.holds(pk, now) {
+		w.held[0] = nil
+		if w.held = w.held[1:]; len(w.held) == 0 {
+			w.held = nil
+		}
+		w.net.Return(pk)
+	}
+	if len(w.held) > 0 {
+		q.sw.queue.Set(&w.step, now+event.Time(q.sw.state.CreditStepNs(int(q.id)-1)))
+	}
+}
+
+// holds reports whether a packet that may leave must wait further: a request that the buffer has no room for, or a packet
+// behind it.
+func (q *fairQPort) holds(pk *network.Packet, now event.Time) bool {
+	c := q.sw.find(pk.Conn())
+	if c == nil {
+		return false
+	}
+	from := side(pk)
+	t := &q.sw.turns[c.slot]
+	mark := t.released[1-from]
+	if mark != native.CreditWaits && mark != native.CreditHeld {
+		return false
+	}
+	if pk.Seq() != t.request[from] || pk.Payload() == 0 {
+		return mark == native.CreditHeld // it stays behind its request
+	}
+	backlog := uint32(min(q.port.Backlog(), math.MaxUint32))
+	mark = q.sw.state.CreditReturns(int(q.id)-1, uint64(now), backlog, uint32(c.ends[1-from].Promise), int64(t.live[1-from]-now),
+		mark == native.CreditHeld)
+	if t.released[1-from] = mark; mark == native.CreditHeld {
+		return true
+	}
+	t.live[1-from] = now + event.Time(q.sw.state.CreditLiveNs(int(q.id)-1))
+	return false
 }
 
 // uncredited charges a packet that no credit released, while the port's clock runs.

@@ -9,6 +9,7 @@
 //   credit_ack         the promise of the end that it acknowledges; when it leaves
 //   credit_belongs     whether a segment belongs to its connection; the others get no credits
 //   credit_uncredited  a packet that no credit released
+//   credit_return      a packet that comes back from the parking: it leaves, or a request is held
 //   credit_parks       parks a packet, or takes back its wait if the parking refuses it
 #ifndef WEIR_BPF_CREDIT_H
 #define WEIR_BPF_CREDIT_H
@@ -25,6 +26,7 @@
 #define CREDIT_CLASS_SHIFT 16
 #define CREDIT_NEEDS 0x10 // above enum credit_opens
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
+#define CREDIT_HOLD_COST 200 // bytes that a packet in the queue of held requests counts for: with heldPart of datapath/park, one step of core
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
 
 struct port_credit {
@@ -41,11 +43,17 @@ struct {
 	__type(value, struct port_credit);
 } credits SEC(".maps");
 
+// The question of credit_ack, and the answer of credit_decides.
+struct credited {
+	struct credit_ack ack;
+	struct credit_answer answer;
+	__s64 left_ns; // until the promise ends, for credit_life
+};
+
 // The decision of credit_ack for the packet that this processor handles. credit_parks needs it if the parking refuses the packet,
 // and the stack has no room for it.
 struct credit_wait {
-	struct credit_answer answer;
-	__u64 now_ns;
+	struct credited credited;
 	__u32 until_before; // waits_until of the packet's direction, before it
 	__u32 zero;
 };
@@ -72,18 +80,33 @@ static __always_inline __s64 credit_left(const struct end *e, __u32 now)
 	return (__s64)(__s32)(e->promise_until - now) * (1 << CREDIT_UNIT_LOG2_NS);
 }
 
-// The question of credit_ack, and the answer of credit_decides.
-struct credited {
-	struct credit_ack ack;
-	struct credit_answer answer;
-	__s64 left_ns; // until the promise ends, for credit_life
-};
-
 #ifdef WEIR_LAW_TRACE
 #include "trace_credits.h"
-#else
-#define credited_at(here) (here)
 #endif
+
+// Moves what is in flight on. A function of its own, so that the verifier checks its loop once.
+__noinline int credit_later(__u32 id, __u64 now)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	struct credit_report report;
+
+	if (!p)
+		return 0;
+	credit_reports(&report, id, CREDIT_LATER);
+	credit_hears(&report, now, 0, 0, 0, 0);
+	bpf_spin_lock(&p->lock);
+	flight_until(&p->state.flight, now);
+	credit_ends(&report, p);
+	bpf_spin_unlock(&p->lock);
+	credit_reported(&report);
+	return 0;
+}
+
+static __always_inline void credit_moves_on(__u32 id, struct port_credit *p, __u64 now)
+{
+	if (flight_is_later(&p->state.flight, now))
+		credit_later(id, now);
+}
 
 // Calls credit_turn. Functions of their own like this one have the verifier check their branches once.
 __noinline int credit_turns(__u32 side, __u32 payload, __u32 segment, __u32 longest)
@@ -94,7 +117,7 @@ __noinline int credit_turns(__u32 side, __u32 payload, __u32 segment, __u32 long
 // Ends the promise of a segment's sender: it sends data, or closes and uses nothing of it.
 __noinline int credit_uses(const struct segment *s, struct connection *c)
 {
-	__u32 id = port_id, promise;
+	__u32 id = port_id, promise, released;
 	struct credit_report report;
 	struct port_credit *p;
 	struct end *e;
@@ -111,12 +134,16 @@ __noinline int credit_uses(const struct segment *s, struct connection *c)
 		return 0;
 	e->promise = 0;
 	now = bpf_ktime_get_ns();
+	credit_moves_on(id, p, now);
 	left = credit_left(e, credit_time(now));
 	life = credit_life(&p->config, left) | (is_opener(c, s) ? CREDIT_OPENERS : 0);
 	credit_reports(&report, id, CREDIT_USED);
+	released = c->released[s->side & 1];
+	c->released[s->side & 1] = 0;
 	credit_hears(&report, now, left, promise, s->payload, life);
+	credit_remembers(&report, released);
 	bpf_spin_lock(&p->lock);
-	credit_used(&p->config, &p->state, now, promise, s->payload, life);
+	credit_used(&p->config, &p->state, now, promise, s->payload, life, released);
 	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
 	credit_reported(&report);
@@ -232,6 +259,7 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 
 	if (!p || !d || !sender)
 		return 0;
+	credit_moves_on(id, p, d->ack.now_ns);
 	d->ack.life = credit_life(&p->config, d->left_ns);
 	credit_reports(&report, id, CREDIT_ACKNOWLEDGED);
 	credit_hears_ack(&report, d);
@@ -247,6 +275,34 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 	if (d->answer.renewed)
 		sender->promise_until = credit_time(d->answer.live_ns);
 	return 0;
+}
+
+// Has the core decide whether a request is held that may leave otherwise. Returns what the end of its server remembers.
+__noinline int credit_leaves(__u32 id, struct end *sender, __u32 held)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	struct credit_report report;
+	__u32 backlog, promise, mark;
+	__s64 left;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!p || !sender || !is_live(now))
+		return 0;
+	credit_moves_on(id, p, now);
+	promise = sender->promise;
+	backlog = (__u32)port_backlog(id);
+	credit_reports(&report, id, CREDIT_RETURNED);
+	left = credit_left(sender, credit_time(now));
+	credit_hears(&report, now, left, promise, backlog, held);
+	bpf_spin_lock(&p->lock);
+	credit_returns(&p->config, &p->state, now, backlog, promise, left, held, &mark);
+	credit_ends(&report, p);
+	bpf_spin_unlock(&p->lock);
+	credit_remembers(&report, mark);
+	credit_reported(&report);
+	if (flight_left(mark))
+		sender->promise_until = credit_time(now + credit_live_ns(&p->config));
+	return mark;
 }
 
 // Starts or ends the pacing of a port. Returns 1 if it paces.
@@ -289,8 +345,8 @@ static __always_inline int credit_may_need(const struct segment *s, const struct
 	config = bpf_map_lookup_elem(&configs, &id);
 	if (!port || !config || !config->credit)
 		return 0;
-	return opens || sender->promise || port->pacing || c->end[s->side & 1].waits_until || credit_answer_of(s, c, 1) ||
-	       port_must_pace(config, port, 1);
+	return opens || sender->promise || port->pacing || c->end[s->side & 1].waits_until || c->released[!s->side] == FLIGHT_HELD ||
+	       credit_answer_of(s, c, 1) || port_must_pace(config, port, 1);
 }
 
 // Handles a segment with an acknowledgement, first part: as data, and what it opens. table: the table that its connection was
@@ -312,16 +368,18 @@ __noinline int credit_first(struct __sk_buff *ctx, const struct segment *s, stru
 // port whose credits it needs. (One number, because the caller has no stack left.)
 __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct connection *c, __u32 needs)
 {
-	struct credited here = {}, *d = credited_at(&here);
-	struct port_config *config;
+	struct credit_wait *wait = credit_wait_of();
 	struct control *control = control_of();
+	struct port_config *config;
 	struct end *e, *sender;
-	struct credit_wait *wait;
+	struct credited *d;
 	struct port *port;
 	__u32 id, now, live, una;
 
-	if (!s || !c || !control || !d)
+	if (!s || !c || !control || !wait)
 		return 0;
+	d = &wait->credited;
+	__builtin_memset(d, 0, sizeof(*d));
 	d->ack.opens = needs & (CREDIT_NEEDS - 1);
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
@@ -340,6 +398,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
 	if (e->waits_until && !d->ack.behind)
 		e->waits_until = 0;
+	if (c->released[!s->side] == FLIGHT_HELD)
+		d->ack.behind = 1;
 	d->ack.pacing = credit_pacing(id, live);
 	d->ack.promise = sender->promise;
 	d->ack.answered = credit_answer_of(s, c, live);
@@ -362,47 +422,99 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->ack.length_bytes = ctx->len;
 	d->ack.fixed = !!ctx->gso_size;
 	credit_decides(id, d, sender);
-	wait = credit_wait_of();
-	if (!d->answer.length_bytes || !wait)
-		return 0;
-	wait->answer = d->answer;
-	wait->now_ns = d->ack.now_ns;
 	wait->until_before = e->waits_until;
+	if (d->ack.opens == CREDIT_OPENS) {
+		c->request[s->side & 1] = s->seq;
+		c->released[!s->side] = d->answer.length_bytes ? FLIGHT_WAITS : credit_leaves(id, sender, 0);
+		if (c->released[!s->side] == FLIGHT_HELD)
+			return (id | PARK_HELD) << CREDIT_CLASS_SHIFT | CREDIT_HOLD_COST;
+	}
+	if (!d->answer.length_bytes)
+		return 0;
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
 		e->waits_until = credit_time(d->answer.leaves_ns + CREDIT_SLACK_NS) + 1;
 	return id << CREDIT_CLASS_SHIFT | (d->answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
 }
 
-// Takes back the wait of a packet that the parking refused: it passes. e: the end that sent it.
-static __always_inline void credit_passes(__u32 id, struct end *e)
+// Takes back the wait of a packet that the parking refused: it passes. side: of the end that sent it.
+static __always_inline void credit_passes(__u32 id, struct connection *c, __u32 side)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
 	struct credit_wait *wait = credit_wait_of();
 	struct credit_report report;
+	struct credited *d;
 
 	if (!p || !wait)
 		return;
-	e->waits_until = wait->until_before;
+	d = &wait->credited;
+	c->end[side].waits_until = wait->until_before;
+	if (!flight_left(c->released[!side]))
+		c->released[!side] = 0;
 	credit_reports(&report, id, CREDIT_REFUSED);
-	credit_hears(&report, wait->now_ns, 0, 0, 0, 0);
-	credit_replies(&report, 0, &wait->answer);
+	credit_hears(&report, d->ack.now_ns, 0, 0, 0, 0);
+	credit_replies(&report, 0, &d->answer);
 	bpf_spin_lock(&p->lock);
-	credit_refused(&p->config, &p->state, wait->now_ns, &wait->answer);
+	credit_refused(&p->config, &p->state, d->ack.now_ns, &d->answer);
 	credit_ends(&report, p);
 	bpf_spin_unlock(&p->lock);
 	credit_reported(&report);
 }
 
-// Parks a packet of the end e as credit_ack said. Returns the program's verdict.
-__noinline int credit_parks(struct __sk_buff *ctx, __u32 how, struct end *e)
+// Reports whether a port has held requests now.
+static __always_inline int credit_is_holding(__u32 id)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+
+	return p && credit_holds(&p->config, &p->state, bpf_ktime_get_ns());
+}
+
+// Handles a segment that comes back from the parking. It leaves, unless it is a request that the buffer has no room for, or a
+// packet behind such a request. Returns the program's verdict.
+__noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
+{
+	__u32 id, mark, queue = PARK_HELD;
+	struct connection *c;
+	int verdict, request;
+	__s32 debt;
+
+	if (!s)
+		return TCX_NEXT;
+	c = bpf_map_lookup_elem(&flows, &s->key);
+	if (!c)
+		return TCX_NEXT;
+	mark = c->released[!s->side];
+	if (mark != FLIGHT_WAITS && mark != FLIGHT_HELD)
+		return TCX_NEXT;
+	id = (__u32)c->end[!s->side].port - 1;
+	request = s->payload && s->seq == c->request[s->side & 1];
+	if (request) {
+		if (mark == FLIGHT_HELD)
+			queue = PARK_FIRST;
+		mark = credit_leaves(id, &c->end[!s->side], mark == FLIGHT_HELD);
+		c->released[!s->side] = mark;
+	} else if (mark == FLIGHT_HELD && !credit_is_holding(id)) {
+		mark = 0; // its request was lost in the parking
+	}
+	if (mark != FLIGHT_HELD)
+		return TCX_NEXT;
+	verdict = park_send(ctx, port_id, id | queue, CREDIT_HOLD_COST, &debt);
+	if (verdict != PARK_PASS)
+		return verdict;
+	if (request)
+		c->released[!s->side] = 0;
+	return TCX_NEXT;
+}
+
+// Parks a packet of a connection's end as credit_ack said. Returns the program's verdict.
+__noinline int credit_parks(struct __sk_buff *ctx, __u32 how, struct connection *c, __u32 side)
 {
 	__s32 debt; // core/fairq/credit.h follows the queue by the lengths
 	__u32 id = how >> CREDIT_CLASS_SHIFT;
 	int verdict = park_send(ctx, port_id, id, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
 
-	if (verdict != PARK_PASS || !e)
+	if (verdict != PARK_PASS || !c)
 		return verdict == PARK_PASS ? TCX_NEXT : verdict;
-	credit_passes(id, e);
+	credit_passes(id & ~PARK_QUEUES, c, side & 1);
 	return TCX_NEXT;
 }
 

@@ -31,7 +31,8 @@
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// Reads the headers with a stack of its own: with a trace, the functions that fairq_packet calls need more of it.
+// Reads the headers with a stack of its own: with a trace, the functions that fairq_packet calls need more of it. With
+// promises and credits it is called in two places.
 __noinline int segment_read_apart(struct __sk_buff *ctx, struct segment *s)
 {
 	return s ? segment_read(ctx, s) : SEGMENT_SHORT;
@@ -134,13 +135,13 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 	if (unlikely(!port || !stats || !control))
 		return TCX_NEXT;
 	if (credit && park_is_return(ctx)) // it was handled before it waited
-		return TCX_NEXT;
+		return segment_read_apart(ctx, &s) == SEGMENT_TCP ? credit_return(ctx, &s) : TCX_NEXT;
 	stats->seen += packets;
 	if (unlikely(port->device != (__u64)skb->dev))
 		port->device = (__u64)skb->dev;
 	if (unlikely(is_sixteenth(stats->seen, packets)) && port->running && timer_is_late(id))
 		port_tick(id, 1);
-	kind = LAW_TRACED ? segment_read_apart(ctx, &s) : segment_read(ctx, &s);
+	kind = LAW_TRACED || credit ? segment_read_apart(ctx, &s) : segment_read(ctx, &s);
 	if (unlikely(kind != SEGMENT_TCP)) {
 		if (credit)
 			credit_uncredited(ctx);
@@ -189,7 +190,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0, 0);
 	if (unlikely(!(c->end[s.side & 1].flags & END_SCALE)))
 		adopt_ack(&c->end[s.side & 1], &s, field);
-	return credit && parks ? credit_parks(ctx, parks, &c->end[s.side & 1]) : TCX_NEXT;
+	return credit && parks ? credit_parks(ctx, parks, c, s.side) : TCX_NEXT;
 }
 
 SEC("tcx/egress")

@@ -79,7 +79,8 @@ struct connection {
 	struct end end[2];
 	struct flow_ends ends;
 	struct acks acks[2]; // by the end that sends them
-	__u32 zero[4];
+	__u32 released[2]; // promises and credits: what an end remembers of its request (core/fairq/credit_flight.h)
+	__u32 request[2];  // sequence number of the latest request of an end that waited
 };
 
 // The kernel's array begins its values 8 bytes before a cache line.

@@ -14,26 +14,6 @@
 
 #include "trace_records.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct credited);
-} law_credited SEC(".maps");
-
-// Returns memory for the question of a packet, because the stack has no room for it and for the hooks.
-static __always_inline struct credited *law_credited_at(void)
-{
-	__u32 zero = 0;
-	struct credited *d = bpf_map_lookup_elem(&law_credited, &zero);
-
-	if (d)
-		__builtin_memset(d, 0, sizeof(*d));
-	return d;
-}
-
-#define credited_at(here) ((void)(here), law_credited_at())
-
 // As struct turn: looked up before the lock is taken.
 struct credit_report {
 	struct law_credit *record; // NULL: the ring is full
@@ -67,6 +47,13 @@ static __always_inline void credit_hears(struct credit_report *report, __u64 now
 	record->promise = promise;
 	record->bytes = bytes;
 	record->ack.life = life;
+}
+
+// Records what an end remembers of its request.
+static __always_inline void credit_remembers(struct credit_report *report, __u32 mark)
+{
+	if (report->record)
+		report->record->mark = mark;
 }
 
 static __always_inline void credit_hears_ack(struct credit_report *report, const struct credited *d)

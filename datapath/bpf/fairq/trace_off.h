@@ -44,6 +44,7 @@ struct credit_report {
 #define asked_left(asked, s, c, leaves) ((void)(asked))
 #define credit_reports(report, id, event) ((void)(report))
 #define credit_hears(report, now, left, promise, bytes, life) ((void)(report))
+#define credit_remembers(report, mark) ((void)(mark))
 #define credit_hears_ack(report, d) ((void)(report))
 #define credit_replies(report, promise, answer) ((void)(report))
 #define credit_ends(report, p) ((void)(report))

@@ -45,6 +45,8 @@ enum law_credit_event {
 	CREDIT_COUNTED = 4,      // now_ns; bytes: 1 if the port paces; promise: 1 if the frame is charged
 	CREDIT_OTHER = 5,        // now_ns, bytes
 	CREDIT_REFUSED = 6,      // now_ns; answer: of CREDIT_ACKNOWLEDGED
+	CREDIT_RETURNED = 7,     // now_ns, left_ns, promise, bytes: the backlog, ack.life: a held request; mark: the answer
+	CREDIT_LATER = 8,        // now_ns: flight_until
 };
 
 enum law_asked_event {
@@ -165,7 +167,7 @@ struct law_credit {
 	__u32 promise;
 	__u32 bytes;
 	__u32 event; // enum law_credit_event
-	__u32 zero;
+	__u32 mark;  // what an end remembers of its request
 };
 
 struct law_asked {

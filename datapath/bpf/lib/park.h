@@ -33,7 +33,10 @@
 #define PARK_GENERATIONS 64
 #define PARK_TRAILER_MAX 15
 #define PARK_LENGTH_MAX 16000    // bytes: bpf_skb_change_tail makes packets no longer than about 16 KB
-#define PARK_HANDLE 0x50570000u  // of HTB at the parking device; the class of id n is PARK_HANDLE + n + 1
+#define PARK_HANDLE 0x50580000u  // of HTB at the parking device; the class of id n is PARK_HANDLE + n + 1
+#define PARK_HELD 0x2000u        // added to a class's id: its queue of held requests, which looks at one of them after another
+#define PARK_FIRST 0x3000u       // added to a class's id: for a held request that must stay one: it stays the first of them
+#define PARK_QUEUES 0x3000u
 #define PARK_PASS (-1)
 #define PARK_REDIRECT 7          // TCX_REDIRECT, TC_ACT_REDIRECT
 #define PARK_DEVICE_REGISTERED 1 // NETREG_REGISTERED
@@ -198,6 +201,7 @@ static __always_inline __u32 park_pad(struct __sk_buff *ctx, __u32 length)
 
 // Parks a packet that leaves by the port `out`, in the class of the port `class`. It counts for `cost` bytes there.
 // Returns PARK_REDIRECT, which the program must then return; or PARK_PASS: the packet is unchanged and not parked.
+// With PARK_HELD or PARK_FIRST added to `class`, it waits in the class's queue of held requests instead.
 // *debt: the bytes of the cost that the length does not express; less than 0 if the packet is longer than its cost. The
 // law subtracts them from what it lets pass. Packet pointers must be loaded again after a call.
 // A function of its own, so that the verifier checks it once.
@@ -210,13 +214,13 @@ __noinline int park_send(struct __sk_buff *ctx, __u32 out, __u32 class, __u32 co
 	__u64 packets = packets_of(ctx);
 	// As HTB would count it now. volatile: else clang reads it or len through one modified pointer, which is refused.
 	__u32 charged = *(volatile __u32 *)&ctx->wire_len;
-	__u32 mark, length;
+	__u32 mark, length, id = class & ~PARK_QUEUES;
 
 	if (!state || !counts || !debt)
 		return PARK_PASS;
 	*debt = 0;
 	port = bpf_map_lookup_elem(&park_ports, &out);
-	paced = bpf_map_lookup_elem(&park_ports, &class);
+	paced = bpf_map_lookup_elem(&park_ports, &id);
 	reason = park_room(state);
 	if (reason == PARK_REASONS) {
 		if (!port || !paced || !port->open || !paced->open)

@@ -37,11 +37,13 @@
 //               has forgotten it is charged again.
 //   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from 0 to +1 of
 //               it, so that the charges of one cycle remove the error. cycle = max(ahead, capacity). `corrected` is the sum
-//               of the corrections of the latest cycle, which the queue does not show yet.
+//               of the corrections of the latest cycle, which the queue does not show yet. Requests that are held belong to the
+//               backlog here: they were charged, and without room of their own they would leave only as the clock errs.
 // Bounds: bytes <= 2^26 and byte_ns_q20 <= 2^37 (64 kbit/s), so that no product wraps.
 #ifndef WEIR_CORE_CREDIT_H
 #define WEIR_CORE_CREDIT_H
 
+#include "credit_flight.h"
 #include "switch.h"
 #include "../types.h"
 
@@ -78,7 +80,7 @@ struct credit_config {
 	weir_u32 hold_bytes;  // most bytes that waiting packets stand for; then packets pass
 	weir_u32 line_bytes;  // that a frame takes on the line in addition: 24 on Ethernet, 0 behind a token bucket
 	weir_u32 mode;        // enum credit_mode, added up
-	weir_u32 zero;
+	weir_u32 buffer_bytes; // of the port; 0: not known, and no request is held
 };
 
 // The state of a port. It begins as zeros.
@@ -98,7 +100,11 @@ struct credit_state {
 	weir_u32 asked;      // opening packets of this span
 	weir_u32 asked_most; // the most of a recent span; it loses 1/16 in each span with opening packets
 	weir_u32 handshakes_less; // CREDIT_HANDSHAKES less the share of promises in SYN-ACKs that are used
-	weir_u32 zero;
+	weir_u32 held_bytes;  // promises of the requests that are held
+	weir_u64 full_ns;     // since when the buffer has had no room for further answers; 0: it has
+	weir_u64 held_ns;     // when a request was held, or left after that, for the last time; 0: never
+	weir_u64 holds;       // requests that were held
+	struct credit_flight flight;
 };
 
 // A packet that releases data to the port.
@@ -285,6 +291,37 @@ WEIR_INLINE long long credit_clamp(long long value, long long least, long long m
 	return value < least ? least : value > most ? most : value;
 }
 
+#define CREDIT_HOLD_MAX_NS (1ull << 25) // after this time without room, 34 ms, requests pass until there is room
+#define CREDIT_HOLD_WAITS 4 // a request is held for this number of longest waits at most
+#define CREDIT_HOLD_STEP 1600u // bytes, at the port's rate: the time from one look at the first request that is held to the next,
+#define CREDIT_HOLD_STEP_NS 25000ull // and the least such time
+#define CREDIT_HOLD_STEPS 16 // after this number of steps without a look at a request, none is held
+
+// Returns the time from one look at the first request that is held to the next, in ns.
+WEIR_INLINE weir_u64 credit_step_ns(const struct credit_config *config)
+{
+	weir_u64 step = credit_ns(config, CREDIT_HOLD_STEP);
+
+	return step > CREDIT_HOLD_STEP_NS ? step : CREDIT_HOLD_STEP_NS;
+}
+
+// Reports whether requests are held already. One more must stay behind them.
+WEIR_INLINE int credit_holds(const struct credit_config *config, const struct credit_state *state, weir_u64 now_ns)
+{
+	return state->held_ns && now_ns - state->held_ns < CREDIT_HOLD_STEPS * credit_step_ns(config);
+}
+
+// Returns the backlog with the answers to requests that are held, less the share that answers do not use.
+WEIR_INLINE weir_u32 credit_queue(const struct credit_config *config, const struct credit_state *state, weir_u64 now_ns,
+				  weir_u32 backlog_bytes)
+{
+	weir_u64 queue = backlog_bytes;
+
+	if (credit_holds(config, state, now_ns))
+		queue += credit_share(state->held_bytes, credit_factor(state));
+	return queue < CREDIT_BYTES_MAX ? (weir_u32)queue : CREDIT_BYTES_MAX;
+}
+
 // Returns what a packet is charged, in ns: its cost, corrected by the queue's error. Corrections that the queue does not
 // show yet, because the packets still wait, count as done.
 WEIR_INLINE weir_u64 credit_charge(const struct credit_config *config, struct credit_state *state,
@@ -292,7 +329,8 @@ WEIR_INLINE weir_u64 credit_charge(const struct credit_config *config, struct cr
 {
 	weir_u64 cost = credit_ns(config, ask->cost_bytes);
 	weir_u64 ahead = credit_ahead(state, ask->now_ns), cycle = credit_ns(config, config->capacity_bytes);
-	long long error = (long long)(credit_ns(config, ask->backlog_bytes) - credit_ns(config, config->target_bytes)), change;
+	weir_u32 queue = credit_queue(config, state, ask->now_ns, ask->backlog_bytes);
+	long long error = (long long)(credit_ns(config, queue) - credit_ns(config, config->target_bytes)), change;
 
 	if (ahead > cycle)
 		cycle = ahead;
@@ -305,6 +343,69 @@ WEIR_INLINE weir_u64 credit_charge(const struct credit_config *config, struct cr
 	state->corrected_ns += change - credit_part(state->corrected_ns, cost, cycle);
 	state->corrected_ns = credit_clamp(state->corrected_ns, -(long long)CREDIT_NS_MAX, CREDIT_NS_MAX);
 	return cost + change;
+}
+
+// Returns how many bytes the backlog and the answers that are expected may be together: three quarters of the buffer above the
+// target. The last quarter is for data that no request announces.
+WEIR_INLINE weir_u32 credit_filled(const struct credit_config *config)
+{
+	weir_u32 above = config->buffer_bytes > config->target_bytes ? config->buffer_bytes - config->target_bytes : 0;
+
+	return config->target_bytes + above - above / 4;
+}
+
+// Reports whether the buffer has no room for the answer to one more request.
+WEIR_INLINE int credit_is_full(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+			       weir_u32 backlog_bytes)
+{
+	weir_u64 filled = backlog_bytes;
+
+	if (!config->buffer_bytes || !(config->mode & CREDIT_PACES))
+		return 0;
+	filled += credit_share(flight_expected(&state->flight), credit_factor(state));
+	if (filled <= credit_filled(config)) {
+		state->full_ns = 0;
+		return 0;
+	}
+	if (!state->full_ns)
+		state->full_ns = now_ns;
+	return now_ns - state->full_ns < CREDIT_HOLD_MAX_NS;
+}
+
+// Returns the time for which the clock counts a promise, in ns.
+WEIR_INLINE weir_u64 credit_live_ns(const struct credit_config *config)
+{
+	return CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
+}
+
+// Event: a request may leave. It need not wait in the parking queue, comes back from it, or is a held request whose step is over
+// (`held`). promise: that it carries. left_ns: as for credit_life, so live_ns - left_ns is how long ago it was due. Returns 1 if
+// the request is held for a step, 0 if it leaves. *released: what the end of its server remembers.
+WEIR_INLINE int credit_returns(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
+			       weir_u32 backlog_bytes, weir_u32 promise, long long left_ns, int held, weir_u32 *released)
+{
+	int full = credit_is_full(config, state, now_ns, backlog_bytes);
+	long long late = (long long)credit_live_ns(config) - left_ns;
+	weir_u32 owes = credit_owes(config, promise);
+
+	*released = FLIGHT_HELD;
+	if ((full || (!held && credit_holds(config, state, now_ns))) && late < CREDIT_HOLD_WAITS * (long long)config->wait_ns) {
+		if (!held) {
+			state->holds++;
+			if (!credit_holds(config, state, now_ns))
+				state->held_bytes = 0;
+			if (state->held_bytes < CREDIT_BYTES_MAX)
+				state->held_bytes += owes;
+		}
+		state->held_ns = now_ns;
+		return 1;
+	}
+	if (held) {
+		state->held_ns = now_ns;
+		state->held_bytes -= owes < state->held_bytes ? owes : state->held_bytes;
+	}
+	*released = flight_released(&state->flight, owes);
+	return 0;
 }
 
 // Event: a packet that may release data is about to leave. Charges it, and sets when it leaves.
@@ -383,12 +484,6 @@ enum credit_life {
 	CREDIT_OPENERS = 4, // a SYN-ACK gave it to the end that opened the connection; set by the world
 };
 
-// Returns the time for which the clock counts a promise, in ns.
-WEIR_INLINE weir_u64 credit_live_ns(const struct credit_config *config)
-{
-	return CREDIT_LIVE_NS + 2 * credit_ns(config, config->capacity_bytes);
-}
-
 // Returns the life of a promise: enum credit_life. left_ns: until the end of the time that credit_acknowledges sets.
 WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long left_ns)
 {
@@ -398,9 +493,9 @@ WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long le
 }
 
 // Event: an end that had a promise sends its first data, of this many bytes, or closes without data (0). life: of the promise.
-// Short answers make later promises cheaper. A late answer is charged. An end that closes long after it was asked changes nothing.
+// released: what the end remembers of its request. Short answers make later promises cheaper. A late answer is charged. An end that closes long after it was asked changes nothing.
 WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns, weir_u32 promise,
-			     weir_u32 payload_bytes, weir_u8 life)
+			     weir_u32 payload_bytes, weir_u8 life, weir_u32 released)
 {
 	weir_u32 segment = promise < CREDIT_SEGMENT_BYTES ? promise : CREDIT_SEGMENT_BYTES; // a longer flight comes in several
 	weir_u32 share = payload_bytes < segment / 4 ? CREDIT_FACTOR * payload_bytes / segment : CREDIT_FACTOR;
@@ -408,6 +503,7 @@ WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_s
 
 	if (life & CREDIT_OPENERS)
 		credit_handshake_used(state);
+	flight_used(&state->flight, released, owes, credit_filled(config));
 	if (!payload_bytes && !(life & (CREDIT_LIVE | CREDIT_OWED)))
 		return;
 	credit_owes_until(config, state, now_ns);

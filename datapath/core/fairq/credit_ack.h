@@ -126,6 +126,8 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 	weir_u32 promise = ack->promise, want;
 
 	answer->allowed = ack->allowed;
+	if (config->buffer_bytes)
+		flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));
 	if (ack->opens && config->mode) {
 		credit_owes_until(config, state, ack->now_ns);
 		if (promise && ack->life & CREDIT_OWED)

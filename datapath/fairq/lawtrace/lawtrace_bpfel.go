@@ -70,7 +70,8 @@ type lawtraceConnection struct {
 		Sent         uint32
 		Zero         [3]uint32
 	}
-	Zero [4]uint32
+	Released [2]uint32
+	Request  [2]uint32
 }
 
 type lawtraceControl struct {
@@ -87,57 +88,45 @@ type lawtraceControl struct {
 }
 
 type lawtraceCreditWait struct {
-	_      structs.HostLayout
-	Answer struct {
-		_           structs.HostLayout
-		LeavesNs    uint64
-		LiveNs      uint64
-		ChargeNs    uint64
-		LengthBytes uint32
-		LongestNs   uint32
-		Allowed     uint32
-		Renewed     uint32
+	_        structs.HostLayout
+	Credited struct {
+		_   structs.HostLayout
+		Ack struct {
+			_            structs.HostLayout
+			NowNs        uint64
+			Promise      uint32
+			AdvanceBytes uint32
+			FloorBytes   uint32
+			BacklogBytes uint32
+			LengthBytes  uint32
+			Opens        uint8
+			Pacing       uint8
+			Behind       uint8
+			Fixed        uint8
+			Life         uint8
+			Ends         uint8
+			Shift        uint8
+			Answered     uint8
+			Ack          uint32
+			Sent         uint32
+			Allowed      uint32
+			LongestBytes uint32
+			More         uint32
+		}
+		Answer struct {
+			_           structs.HostLayout
+			LeavesNs    uint64
+			LiveNs      uint64
+			ChargeNs    uint64
+			LengthBytes uint32
+			LongestNs   uint32
+			Allowed     uint32
+			Renewed     uint32
+		}
+		LeftNs int64
 	}
-	NowNs       uint64
 	UntilBefore uint32
 	Zero        uint32
-}
-
-type lawtraceCredited struct {
-	_   structs.HostLayout
-	Ack struct {
-		_            structs.HostLayout
-		NowNs        uint64
-		Promise      uint32
-		AdvanceBytes uint32
-		FloorBytes   uint32
-		BacklogBytes uint32
-		LengthBytes  uint32
-		Opens        uint8
-		Pacing       uint8
-		Behind       uint8
-		Fixed        uint8
-		Life         uint8
-		Ends         uint8
-		Shift        uint8
-		Answered     uint8
-		Ack          uint32
-		Sent         uint32
-		Allowed      uint32
-		LongestBytes uint32
-		More         uint32
-	}
-	Answer struct {
-		_           structs.HostLayout
-		LeavesNs    uint64
-		LiveNs      uint64
-		ChargeNs    uint64
-		LengthBytes uint32
-		LongestNs   uint32
-		Allowed     uint32
-		Renewed     uint32
-	}
-	LeftNs int64
 }
 
 type lawtraceFairqConfig struct {
@@ -280,7 +269,7 @@ type lawtraceLawCredit struct {
 		HoldBytes     uint32
 		LineBytes     uint32
 		Mode          uint32
-		Zero          uint32
+		BufferBytes   uint32
 	}
 	After struct {
 		_               structs.HostLayout
@@ -299,7 +288,23 @@ type lawtraceLawCredit struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
+		FullNs          uint64
+		HeldNs          uint64
+		Holds           uint64
+		Flight          struct {
+			_          structs.HostLayout
+			Span       uint64
+			PromptLess uint32
+			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
+			Spans      [16]struct {
+				_        structs.HostLayout
+				Bytes    uint32
+				Requests uint32
+			}
+		}
 	}
 	Ack struct {
 		_            structs.HostLayout
@@ -338,7 +343,7 @@ type lawtraceLawCredit struct {
 	Promise uint32
 	Bytes   uint32
 	Event   uint32
-	Zero    uint32
+	Mark    uint32
 }
 
 type lawtraceLawEnd struct {
@@ -545,7 +550,7 @@ type lawtracePortCredit struct {
 		HoldBytes     uint32
 		LineBytes     uint32
 		Mode          uint32
-		Zero          uint32
+		BufferBytes   uint32
 	}
 	State struct {
 		_               structs.HostLayout
@@ -564,7 +569,23 @@ type lawtracePortCredit struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
+		FullNs          uint64
+		HeldNs          uint64
+		Holds           uint64
+		Flight          struct {
+			_          structs.HostLayout
+			Span       uint64
+			PromptLess uint32
+			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
+			Spans      [16]struct {
+				_        structs.HostLayout
+				Bytes    uint32
+				Requests uint32
+			}
+		}
 	}
 }
 
@@ -624,7 +645,6 @@ const (
 	lawtraceMapDrafts           = "drafts"
 	lawtraceMapFlows            = "flows"
 	lawtraceMapGroups           = "groups"
-	lawtraceMapLawCredited      = "law_credited"
 	lawtraceMapLawOrders        = "law_orders"
 	lawtraceMapLawRecords       = "law_records"
 	lawtraceMapParkPorts        = "park_ports"
@@ -723,7 +743,6 @@ type lawtraceMapSpecs struct {
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
-	LawCredited   *ebpf.MapSpec `ebpf:"law_credited"`
 	LawOrders     *ebpf.MapSpec `ebpf:"law_orders"`
 	LawRecords    *ebpf.MapSpec `ebpf:"law_records"`
 	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
@@ -788,7 +807,6 @@ type lawtraceMaps struct {
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Groups        *ebpf.Map `ebpf:"groups"`
-	LawCredited   *ebpf.Map `ebpf:"law_credited"`
 	LawOrders     *ebpf.Map `ebpf:"law_orders"`
 	LawRecords    *ebpf.Map `ebpf:"law_records"`
 	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
@@ -811,7 +829,6 @@ func (m *lawtraceMaps) Close() error {
 		m.Drafts,
 		m.Flows,
 		m.Groups,
-		m.LawCredited,
 		m.LawOrders,
 		m.LawRecords,
 		m.ParkPorts,

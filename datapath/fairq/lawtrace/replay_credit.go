@@ -22,6 +22,9 @@ const (
 	countCounted      = "credit_counts_other"
 	countOther        = "credit_other"
 	countRefused      = "credit_refused"
+	countLater        = "flight_until"
+	countReturned     = "credit_returns: requests that came back from the parking"
+	countHeld         = "  of them: held requests"
 	countTurned       = "credit_turn: data, whose turn it is"
 	countOpens        = "credit_opens"
 	countAnswered     = "credit_answered"
@@ -30,7 +33,7 @@ const (
 )
 
 var creditCounts = []string{
-	countMustPace, countPaces, countAcknowledged, countParked, countPromised, countRested, countRests, countUsed, countCounted, countOther, countRefused,
+	countMustPace, countPaces, countAcknowledged, countParked, countPromised, countRested, countRests, countUsed, countCounted, countOther, countRefused, countLater, countReturned, countHeld,
 	countTurned, countOpens, countAnswered, countAdvance, countUnconcerned,
 }
 
@@ -45,6 +48,8 @@ const (
 	creditCounted      = 4
 	creditOther        = 5
 	creditRefused      = 6
+	creditReturned     = 7
+	creditLater        = 8
 
 	askedTurn     = 1
 	askedOpens    = 2
@@ -65,7 +70,7 @@ type creditRecord struct {
 	Promise uint32
 	Bytes   uint32
 	Event   uint32
-	_       uint32
+	Mark    uint32
 }
 
 // paces replays the question whether a port must pace.
@@ -119,6 +124,8 @@ func differs(a, b *native.CreditState) string {
 		return "the factor"
 	case a.OwedBytes != b.OwedBytes || a.OwedBefore != b.OwedBefore || a.OwedSpan != b.OwedSpan:
 		return "what is owed"
+	case a.Flight != b.Flight || a.FullNs != b.FullNs || a.HeldNs != b.HeldNs || a.HeldBytes != b.HeldBytes:
+		return "what is in flight"
 	case *a != *b:
 		return "counters"
 	}
@@ -146,7 +153,7 @@ func (r *replay) creditEvent(k *creditRecord, before native.CreditState) (call s
 	case creditUsed:
 		r.count(countUsed, 1)
 		call = fmt.Sprintf("credit_used(now_ns=%d, promise=%d, payload_bytes=%d, left_ns=%d)", k.NowNs, k.Promise, k.Bytes, k.LeftNs)
-		r.sw.CreditUsed(r.id(), k.NowNs, k.Promise, k.Bytes, k.LeftNs, k.Ack.Life&native.CreditOpeners != 0)
+		r.sw.CreditUsed(r.id(), k.NowNs, k.Promise, k.Bytes, k.LeftNs, k.Ack.Life&native.CreditOpeners != 0, k.Mark)
 	case creditCounted:
 		r.count(countCounted, 1)
 		call = fmt.Sprintf("credit_counts_other(pacing=%d, now_ns=%d)", k.Bytes, k.NowNs)
@@ -159,6 +166,18 @@ func (r *replay) creditEvent(k *creditRecord, before native.CreditState) (call s
 		r.count(countRefused, 1)
 		call = fmt.Sprintf("credit_refused(now_ns=%d,%s)", k.NowNs, text(k.Answer))
 		r.sw.CreditRefused(r.id(), k.NowNs, &k.Answer)
+	case creditLater:
+		r.count(countLater, 1)
+		call = fmt.Sprintf("flight_until(now_ns=%d)", k.NowNs)
+		r.sw.FlightUntil(r.id(), k.NowNs)
+	case creditReturned:
+		r.count(countReturned, 1)
+		call = fmt.Sprintf("credit_returns(now_ns=%d, backlog_bytes=%d, promise=%d, left_ns=%d, held=%d)", k.NowNs, k.Bytes, k.Promise, k.LeftNs, k.Ack.Life)
+		ours := r.sw.CreditReturns(r.id(), k.NowNs, k.Bytes, k.Promise, k.LeftNs, k.Ack.Life != 0)
+		answer(k.Mark, ours)
+		if ours == native.CreditHeld {
+			r.count(countHeld, 1)
+		}
 	}
 	return call
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var madeCredit = native.CreditConfig{
-	ByteNsQ20: 8 << 20, CapacityBytes: 50_000, TargetBytes: 20_000, FirstBytes: 14_600, WaitNs: 100e6, HoldBytes: 4 << 20, Mode: native.CreditPromises | native.CreditPaces,
+	ByteNsQ20: 8 << 20, CapacityBytes: 50_000, TargetBytes: 20_000, FirstBytes: 14_600, WaitNs: 100e6, HoldBytes: 4 << 20, BufferBytes: 85_000, Mode: native.CreditPromises | native.CreditPaces,
 }
 
 // creditHead returns the head of the next record in the order of the port's credits.
@@ -50,8 +50,14 @@ func (m *made) promises() {
 	}
 	m.sw.CreditRefused(madePort, 1e9, &last)
 	m.decides(creditRecord{Event: creditRefused, NowNs: 1e9, Answer: last})
-	m.sw.CreditUsed(madePort, 1e9+1, 1461, 100, 5, false)
+	m.sw.CreditUsed(madePort, 1e9+1, 1461, 100, 5, false, 0)
 	m.decides(creditRecord{Event: creditUsed, NowNs: 1e9 + 1, Promise: 1461, Bytes: 100, LeftNs: 5})
+	m.sw.FlightUntil(madePort, 1e9)
+	m.decides(creditRecord{Event: creditLater, NowNs: 1e9})
+	mark := m.sw.CreditReturns(madePort, 1e9, 0, 1461, 5, false)
+	m.decides(creditRecord{Event: creditReturned, NowNs: 1e9, LeftNs: 5, Promise: 1461, Mark: mark})
+	mark = m.sw.CreditReturns(madePort, 1e9, 90_000, 1461, 5, false)
+	m.decides(creditRecord{Event: creditReturned, NowNs: 1e9, LeftNs: 5, Promise: 1461, Bytes: 90_000, Mark: mark})
 	m.decides(creditRecord{Event: creditCounted, NowNs: 1e9 + 2, Promise: 1})
 	m.sw.CreditOther(madePort, 1e9+2, 60)
 	m.decides(creditRecord{Event: creditOther, NowNs: 1e9 + 2, Bytes: 60})
@@ -102,11 +108,14 @@ func TestReplay_FindsEveryCredit(t *testing.T) {
 		{": counters", decision(8, func(k *creditRecord) { k.After.AskedMost ^= 1 })},
 		{": counters", decision(8, func(k *creditRecord) { k.After.Parked ^= 1 })},
 		{"credit_rest(promise=", decision(9, func(k *creditRecord) { k.Promise ^= 1 })},
-		{"credit_rest(promise=0", decision(44, func(k *creditRecord) { k.Answer.Allowed ^= 1 })},
+		{"credit_rest(promise=0", decision(47, func(k *creditRecord) { k.Answer.Allowed ^= 1 })},
 		{"credit_refused(", decision(40, func(k *creditRecord) { k.After.QueueNs ^= 1 })},
 		{"credit_used(", decision(41, func(k *creditRecord) { k.After.FactorLess ^= 1 })},
-		{"credit_counts_other(", decision(42, func(k *creditRecord) { k.Promise = 0 })},
-		{"credit_other(", decision(43, func(k *creditRecord) { k.After.ClockNs++ })},
+		{": what is in flight", decision(42, func(k *creditRecord) { k.After.Flight.Span ^= 1 })},
+		{"credit_returns(", decision(43, func(k *creditRecord) { k.Mark ^= 1 })},
+		{": what is in flight", decision(44, func(k *creditRecord) { k.After.HeldNs ^= 1 })},
+		{"credit_counts_other(", decision(45, func(k *creditRecord) { k.Promise = 0 })},
+		{"credit_other(", decision(46, func(k *creditRecord) { k.After.ClockNs++ })},
 		{"credit_turn(", question(0, func(k *lawtraceLawAsked) { k.Answer = 5 })},
 		{"credit_turn(", question(0, func(k *lawtraceLawAsked) { k.LongestAfter++ })},
 		{"credit_turn(", question(0, func(k *lawtraceLawAsked) { k.Begins = 0 })},
@@ -131,7 +140,7 @@ func TestReplay_CreditsAreWhole(t *testing.T) {
 		t.Errorf("without the first record: %v", err)
 	}
 	for what, change := range map[string]func(m *made){
-		"a decision": func(m *made) { m.credits[3].Event = 9 },
+		"a decision": func(m *made) { m.credits[3].Event = 99 },
 		"a question": func(m *made) { m.asked[3].Event = 9 },
 	} {
 		m := newMade(t)

@@ -70,7 +70,7 @@ type CoreCreditEvent struct {
 		HoldBytes     uint32
 		LineBytes     uint32
 		Mode          uint32
-		Zero          uint32
+		BufferBytes   uint32
 	}
 	State struct {
 		_               structs.HostLayout
@@ -89,7 +89,23 @@ type CoreCreditEvent struct {
 		Asked           uint32
 		AskedMost       uint32
 		HandshakesLess  uint32
-		Zero            uint32
+		HeldBytes       uint32
+		FullNs          uint64
+		HeldNs          uint64
+		Holds           uint64
+		Flight          struct {
+			_          structs.HostLayout
+			Span       uint64
+			PromptLess uint32
+			Bytes      uint32
+			Burst      uint32
+			Zero       uint32
+			Spans      [16]struct {
+				_        structs.HostLayout
+				Bytes    uint32
+				Requests uint32
+			}
+		}
 	}
 	Answer struct {
 		_           structs.HostLayout
@@ -141,6 +157,8 @@ type CoreCreditEvent struct {
 	Completes uint32
 	Seq       uint32
 	Others    uint32
+	Mark      uint32
+	Held      uint32
 	Event     uint32
 	Zero      uint32
 	Result    uint64

@@ -20,6 +20,7 @@ enum {
 	CREDIT_EVENT_ANSWERED,
 	CREDIT_EVENT_ADVANCE,
 	CREDIT_EVENT_FITS,
+	CREDIT_EVENT_RETURNS,
 };
 
 struct credit_event {
@@ -45,6 +46,8 @@ struct credit_event {
 	weir_u32 completes;
 	weir_u32 seq;
 	weir_u32 others;
+	weir_u32 mark; // what an end remembers of its request
+	weir_u32 held;
 	weir_u32 event;
 	weir_u32 zero;
 	weir_u64 result;
@@ -88,7 +91,10 @@ WEIR_INLINE int credit_asked(struct credit_event *e)
 
 WEIR_INLINE int credit_run(struct credit_event *e)
 {
+	weir_u32 mark;
+
 	e->result = 0;
+	flight_until(&e->state.flight, e->event == CREDIT_EVENT_ACKNOWLEDGE ? e->ack.now_ns : e->now_ns);
 	switch (e->event) {
 	case CREDIT_EVENT_ACKNOWLEDGE:
 		e->ack.life = credit_life(&e->config, e->left_ns);
@@ -99,7 +105,11 @@ WEIR_INLINE int credit_run(struct credit_event *e)
 		return 0;
 	case CREDIT_EVENT_USED:
 		credit_used(&e->config, &e->state, e->now_ns, e->promise, e->bytes,
-			    credit_life(&e->config, e->left_ns) | (e->opener ? CREDIT_OPENERS : 0));
+			    credit_life(&e->config, e->left_ns) | (e->opener ? CREDIT_OPENERS : 0), e->mark);
+		return 0;
+	case CREDIT_EVENT_RETURNS:
+		credit_returns(&e->config, &e->state, e->now_ns, e->bytes, e->promise, e->left_ns, e->held != 0, &mark);
+		e->result = mark;
 		return 0;
 	case CREDIT_EVENT_COUNTS_OTHER:
 		e->result = credit_counts_other(&e->state, e->pacing, e->now_ns);
