@@ -208,10 +208,10 @@ func (p *progress) leftText() string {
 		left -= min(time.Since(b.since), of) / p.estimate.concurrent(r)
 	}
 	left = max(0, left)
-	switch {
-	case known == isUnknown:
+	switch known {
+	case isUnknown:
 		return "the time left is not known yet"
-	case known == isLongest:
+	case isLongest:
 		return "at most about " + roughly(left) + " left"
 	}
 	return "about " + roughly(left) + " left"

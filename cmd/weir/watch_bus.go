@@ -28,32 +28,39 @@ func watchSystem(ctx context.Context, in io.Reader, out io.Writer, read func() (
 
 // watchSystemPlain prints the whole system each second until ctx is done.
 func watchSystemPlain(ctx context.Context, w io.Writer, read func() (*systemStatus, error), asJSON bool) error {
-	for first := true; ; first = false {
-		s, err := read()
-		if ctx.Err() != nil {
-			break // ended on request
-		}
-		switch {
-		case err != nil && first:
+	s, err := read()
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := writeAt(w, s, err, asJSON); err != nil {
 			return err
-		case err != nil && !asJSON:
-			fmt.Fprintf(w, "%s\n%s\n", time.Now().Format(time.TimeOnly), cannotRead(err))
-		case err == nil:
-			if !asJSON {
-				fmt.Fprintf(w, "%s\n", time.Now().Format(time.TimeOnly))
-			}
-			if err := writeSystem(w, s, asJSON); err != nil {
-				return err
-			}
-			if !asJSON {
-				fmt.Fprintln(w)
-			}
 		}
-		if !pause(ctx, watchRefresh) {
-			break
+		if pause(ctx, watchRefresh) {
+			s, err = read()
 		}
 	}
 	return nil
+}
+
+// writeAt writes an answer with its time, or why there is none. JSON has answers only, one a line.
+func writeAt(w io.Writer, s *systemStatus, failed error, asJSON bool) error {
+	if asJSON && failed == nil {
+		return writeSystem(w, s, true)
+	}
+	if asJSON { // the next answer may come
+		return nil
+	}
+	fmt.Fprintln(w, time.Now().Format(time.TimeOnly))
+	if failed != nil {
+		_, err := fmt.Fprintln(w, cannotRead(failed))
+		return err
+	}
+	if err := writeSystem(w, s, false); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
 }
 
 // systemModel is the state of the screen.

@@ -68,8 +68,11 @@ func (f *fluid) step(i int, e law.Event) {
 	}
 }
 
+// fluidInterval is the time between two reports.
+const fluidInterval = 5 * ms
+
 // run runs the network for a time, and calls each every millisecond.
-func (f *fluid) run(d, interval time.Duration, each func()) {
+func (f *fluid) run(d time.Duration, each func()) {
 	end := f.now + d
 	for ; f.now < end; f.now += fluidStep {
 		for i, h := range f.hosts {
@@ -90,7 +93,7 @@ func (f *fluid) run(d, interval time.Duration, each func()) {
 			f.marked += came
 		}
 		f.queue = math.Min(100, math.Max(0, f.queue+came-fluidLine*fluidStep.Seconds()))
-		if f.now%interval == 0 {
+		if f.now%fluidInterval == 0 {
 			f.report()
 		}
 		if each != nil && f.now%time.Millisecond == 0 {
@@ -126,12 +129,12 @@ func TestGS5_FitOfFig2d(t *testing.T) {
 	for i := 1; i < 4; i++ {
 		f.sends[i] = true
 	}
-	f.run(2*time.Second, 5*ms, nil)
+	f.run(2*time.Second, nil)
 	f.sends[0] = true
-	f.run(2*time.Second, 5*ms, nil)
+	f.run(2*time.Second, nil)
 	low, high, sum, n, step := math.Inf(1), 0.0, 0.0, 0.0, 0.0
 	last := 0.0
-	f.run(8*time.Second, 5*ms, func() {
+	f.run(8*time.Second, func() {
 		r := f.rates[0] / mbit
 		low, high, sum, n = min(low, r), max(high, r), sum+r, n+1
 		step = max(step, last-r)
@@ -144,14 +147,14 @@ func TestGS5_FitOfFig2d(t *testing.T) {
 	between(t, "largest step down", step, 45, 65)
 	f.sends = []bool{true, false, false, false}
 	left, before := f.now, f.rates[0]
-	f.run(50*ms, 5*ms, nil)
+	f.run(50*ms, nil)
 	before, at50 := f.rates[0], before
-	f.run(50*ms, 5*ms, nil)
+	f.run(50*ms, nil)
 	slope := (f.rates[0] - before) / mbit / 50
 	fast := 0.0
 	for f.rates[0] < 1e9 && f.now < left+time.Second {
 		was := f.rates[0]
-		f.run(ms, 5*ms, nil)
+		f.run(ms, nil)
 		fast = max(fast, (f.rates[0]-was)/mbit)
 	}
 	t.Logf("left at %.0f; %.2f Mbit/s a ms, then %.2f; the whole line after %v", at50/mbit, slope, fast, f.now-left)

@@ -123,14 +123,14 @@ func TestGC3_SeveralDestinations(t *testing.T) {
 // 200 marks after 100 intervals. Integers (the published code) would send none.
 func TestGC4_NothingIsLost(t *testing.T) {
 	s := newScript(t, nil)
-	sent, integers := 0.0, uint64(0)
+	sent, integers, marked, sources := 0.0, uint64(0), uint64(2), uint64(3)
 	s.reads(1, marks(1, 3, of(1, 1), of(2, 1), of(3, 1)))
 	for range 100 {
 		s.now += 5 * ms
 		for _, a := range s.law.Step(s.now, &telemetry.Telemetry{At: 1, T: 5 * ms, Ports: []telemetry.Port{marks(1, 2, of(1, 1), of(2, 1), of(3, 0))}}, nil) {
 			sent += float64(a.(law.Grant).Value) / telemetry.OneMark
 		}
-		integers += 2 / 3
+		integers += marked / sources
 	}
 	if sent < 200-3.0/telemetry.OneMark || sent > 200 || integers != 0 {
 		t.Errorf("sent %v of 200 marks; with integers %d", sent, integers)

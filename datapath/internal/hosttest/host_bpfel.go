@@ -49,7 +49,7 @@ type HostHostConnection struct {
 		Shift      [2]uint8
 	}
 	IsSigned uint32
-	Zero     uint32
+	Ecn      uint32
 	Refs     uint64
 }
 
@@ -82,6 +82,8 @@ type HostHostCounts struct {
 	SpoofedIp  uint64
 	Malformed  uint64
 	Learnt     uint64
+	EcnSet     uint64
+	EcnCleared uint64
 }
 
 type HostHostFlow struct {
@@ -157,6 +159,7 @@ const (
 	HostProgUndo         = "undo"
 	HostProgWeirHostUp   = "weir_host_up"
 	HostProgWeirHostVm   = "weir_host_vm"
+	HostVarEcnMode       = "ecn_mode"
 	HostVarFlowDigestKey = "flow_digest_key"
 	HostVarRelaxedClass  = "relaxed_class"
 	HostVarUplinkIfindex = "uplink_ifindex"
@@ -235,6 +238,7 @@ type HostMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostVariableSpecs struct {
+	EcnMode       *ebpf.VariableSpec `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.VariableSpec `ebpf:"uplink_ifindex"`
@@ -297,6 +301,7 @@ func (m *HostMaps) Close() error {
 //
 // It can be passed to LoadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostVariables struct {
+	EcnMode       *ebpf.Variable `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.Variable `ebpf:"uplink_ifindex"`
