@@ -46,7 +46,7 @@ type Spec struct {
 // Idle is why a parameter has no effect, and what to do about it.
 type Idle struct{ Why, Do string }
 
-// What hosts do with the ECN field for a law that claims ECN (datapath/core/vmecn.h).
+// A host treats the ECN field for a law that claims ECN in one of these ways (datapath/core/vmecn.h).
 const (
 	ClearAll           = "all"            // all that leaves a VM is ECT, and the field of all that arrives is cleared
 	ClearNotNegotiated = "not_negotiated" // not for connections that negotiated ECN

@@ -20,7 +20,7 @@ func took(t *testing.T, s *testnet.Streams) time.Duration {
 	return time.Since(begun)
 }
 
-// Marks of a controller lower the rate of a VM to the least one, 8 Mbit/s, by the law at its host. What the VM sends is ECT on the wire.
+// Marks of a controller lower the rate of a VM to the least one, 8 Mbit/s, by the law at its host. Packets of the VM are ECT on the wire.
 // kill -9 of the agent ends the limit within 1.5 s.
 func TestHalf_LimitsAndIsKilled(t *testing.T) {
 	m := newMachine(t, 1, testnet.PathOptions{GSO: true, ChecksumOffload: true})
