@@ -185,7 +185,7 @@ func ratesPictures(doc *result.Document, a *asked, style func(*cell) look) []*pi
 				}
 			}
 			n := len(p.curves)
-			c.look = look{colour: n % len(palette), dash: n % len(dashes)}
+			c.look = nthLook(n)
 			p.curves = append(p.curves, c)
 		}
 		most = max(most, p.top())

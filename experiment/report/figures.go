@@ -102,6 +102,12 @@ func (l look) color() color.NRGBA {
 	return palette[l.colour]
 }
 
+// nthLook returns the look of the n-th curve of a picture. After the last colour, colours and dashes repeat in other
+// combinations, so that 64 curves differ.
+func nthLook(n int) look {
+	return look{colour: n % len(palette), dash: (n + n/len(palette)) % len(dashes)}
+}
+
 // styles returns each scheme's look, the same in the whole document. After the last colour, colours and dashes
 // repeat in other combinations.
 func styles(doc *result.Document) func(*cell) look {

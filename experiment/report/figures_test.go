@@ -266,3 +266,14 @@ func TestAxisFit(t *testing.T) {
 		}
 	}
 }
+
+// With nine curves the ninth must not look like the first.
+func TestNthLook_AllDiffer(t *testing.T) {
+	seen := map[look]int{}
+	for n := range len(palette) * len(dashes) {
+		if first, is := seen[nthLook(n)]; is {
+			t.Fatalf("curves %d and %d look alike", first, n)
+		}
+		seen[nthLook(n)] = n
+	}
+}

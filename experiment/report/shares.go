@@ -107,7 +107,7 @@ func sharesPicture(doc *result.Document, b *block, c *cell, r *result.Run, flows
 	}
 	join := max(sharePieceSteps, (len(flows[0].Rates)+sharePieces-1)/sharePieces)
 	for i, f := range flows {
-		l := look{colour: i % len(palette), dash: i % len(dashes)}
+		l := nthLook(i)
 		p.curves = append(p.curves, curve{label: f.name, look: l, line: ratesWhileActive(f.FlowDetail, d.StepMs, join)})
 		p.events = append(p.events, event{f.StartMs / 1e3, "+" + f.name, l})
 		if f.EndMs < d.DurationMs*0.99 {
