@@ -163,7 +163,7 @@ func (r *replay) creditEvent(k *creditRecord, before native.CreditState) (call s
 		call = fmt.Sprintf("credit_other(now_ns=%d, frame_bytes=%d)", k.NowNs, k.Bytes)
 		r.sw.CreditOther(r.id(), k.NowNs, k.Bytes)
 	case creditRefused:
-		if k.Answer.LengthBytes > 0 { // a request that was to be held has no wait to take back
+		if k.Answer.LengthBytes > 0 { // else it is a request that should return from the parking: credit_take counted no wait
 			r.count(countRefused, 1)
 		}
 		call = fmt.Sprintf("credit_refused(now_ns=%d,%s)", k.NowNs, text(k.Answer))
