@@ -16,7 +16,7 @@ import (
 
 // creditMutants are faults in promises and credits.
 var creditMutants = []lawMutant{
-	{"bytes that are sent twice have no room", "credit.h", "return bytes + bytes / CREDIT_MARGIN;", "return bytes;", "credits", "credit_acknowledges("},
+	{"bytes that are sent twice have no room", "credit_state.h", "return bytes + bytes / CREDIT_MARGIN;", "return bytes;", "credits", "credit_acknowledges("},
 	{"short answers make promises cheaper twice as fast", "credit.h", "factor - factor / 32 + share / 32", "factor - factor / 16 + share / 16", "credits", ": the factor"},
 	{"a promise that was used is still owed", "credit.h", "credit_owes_less(state, owes);", ";", "credits", ": what is owed"},
 	{"corrections never show in the queue", "credit.h", "change - credit_part(state->corrected_ns, cost, cycle)", "change", "credits", ": corrections"},
@@ -31,8 +31,8 @@ var creditMutants = []lawMutant{
 	{"what is in flight is forgotten at once", "credit_flight.h", "f->span = span;", "f->span = span, f->bytes = 0;", "credits", "flight_until("},
 	{"an answer stays in flight", "credit.h", "flight_used(&state->flight, released, owes, credit_filled(config));", ";", "credits", "credit_used("},
 	{"no queue shows a burst", "credit_ack.h", "flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));", ";", "credits", "credit_acknowledges("},
-	{"held requests do not belong to the queue", "credit.h", "queue += credit_share(state->held_bytes, credit_factor(state));", ";", "credits", "credit_acknowledges("},
-	{"requests are never held", "credit.h", "if (full || (!held &&", "if (0 && (!held &&", "credits", "credit_returns("},
+	{"held requests do not belong to the queue", "credit_hold.h", "queue += credit_share(state->held_bytes, credit_factor(state));", ";", "credits", "credit_acknowledges("},
+	{"requests are never held", "credit_hold.h", "if ((full || (!held &&", "if (0 && (full || (!held &&", "credits", "credit_returns("},
 	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
 }
 

@@ -18,7 +18,7 @@ import "C"
 
 import "unsafe"
 
-// CreditMode is enum credit_mode of core/fairq/credit.h, added up.
+// CreditMode is enum credit_mode of core/fairq/credit_state.h, added up.
 type CreditMode uint32
 
 // The modes.
@@ -27,7 +27,7 @@ const (
 	CreditPaces    CreditMode = C.CREDIT_PACES    // packets wait for credits
 )
 
-// CreditConfig is struct credit_config of core/fairq/credit.h.
+// CreditConfig is struct credit_config of core/fairq/credit_state.h.
 type CreditConfig struct {
 	ByteNsQ20     uint64 // time of a byte at the port's rate, ns * 2^20
 	CapacityBytes uint32 // BDP + target
@@ -40,7 +40,7 @@ type CreditConfig struct {
 	BufferBytes   uint32 // of the port; 0: no request is held
 }
 
-// CreditState is struct credit_state of core/fairq/credit.h.
+// CreditState is struct credit_state of core/fairq/credit_state.h.
 type CreditState struct {
 	ClockNs     uint64 // when all released bytes will have drained
 	QueueNs     uint64 // when the parking queue is free
@@ -106,7 +106,7 @@ type CreditAck struct {
 	_             uint32
 }
 
-// CreditAnswer is struct credit_answer of core/fairq/credit.h.
+// CreditAnswer is struct credit_answer of core/fairq/credit_state.h.
 type CreditAnswer struct {
 	LeavesNs    uint64
 	LiveNs      uint64 // until when the promise is live, if Renewed is 1

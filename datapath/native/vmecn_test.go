@@ -33,7 +33,7 @@ func TestVMECN_Table(t *testing.T) {
 	}
 }
 
-// Whatever a VM sends, it leaves no mark of its own behind, and without a negotiation it sees none.
+// No mark of a VM leaves its host in any mode, and a VM that did not negotiate ECN sees no mark.
 func TestVMECN_NoForgedMark(t *testing.T) {
 	for _, mode := range []uint8{VMECNAll, VMECNNotNegotiated} {
 		for i := range 16 {

@@ -9,8 +9,8 @@
 //   credit_ack         the promise of the end that it acknowledges; when it leaves
 //   credit_belongs     whether a segment belongs to its connection; the others get no credits
 //   credit_uncredited  a packet that no credit released
-//   credit_return      a packet that comes back from the parking: it leaves, or a request is held
-//   credit_parks       parks a packet, or takes back its wait if the parking refuses it
+//
+// credit_park.h sends packets to the parking, and handles those that come back.
 #ifndef WEIR_BPF_CREDIT_H
 #define WEIR_BPF_CREDIT_H
 
@@ -434,88 +434,6 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
 		e->waits_until = credit_time(d->answer.leaves_ns + CREDIT_SLACK_NS) + 1;
 	return id << CREDIT_CLASS_SHIFT | (d->answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
-}
-
-// Takes back the wait of a packet that the parking refused: it passes. side: of the end that sent it.
-static __always_inline void credit_passes(__u32 id, struct connection *c, __u32 side)
-{
-	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
-	struct credit_wait *wait = credit_wait_of();
-	struct credit_report report;
-	struct credited *d;
-
-	if (!p || !wait)
-		return;
-	d = &wait->credited;
-	c->end[side].waits_until = wait->until_before;
-	if (!flight_left(c->released[!side]))
-		c->released[!side] = 0;
-	credit_reports(&report, id, CREDIT_REFUSED);
-	credit_hears(&report, d->ack.now_ns, 0, 0, 0, 0);
-	credit_replies(&report, 0, &d->answer);
-	bpf_spin_lock(&p->lock);
-	credit_refused(&p->config, &p->state, d->ack.now_ns, &d->answer);
-	credit_ends(&report, p);
-	bpf_spin_unlock(&p->lock);
-	credit_reported(&report);
-}
-
-// Reports whether a port has held requests now.
-static __always_inline int credit_is_holding(__u32 id)
-{
-	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
-
-	return p && credit_holds(&p->config, &p->state, bpf_ktime_get_ns());
-}
-
-// Handles a segment that comes back from the parking. It leaves, unless it is a request that the buffer has no room for, or a
-// packet behind such a request. Returns the program's verdict.
-__noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
-{
-	__u32 id, mark, queue = PARK_HELD;
-	struct connection *c;
-	int verdict, request;
-	__s32 debt;
-
-	if (!s)
-		return TCX_NEXT;
-	c = bpf_map_lookup_elem(&flows, &s->key);
-	if (!c)
-		return TCX_NEXT;
-	mark = c->released[!s->side];
-	if (mark != FLIGHT_WAITS && mark != FLIGHT_HELD)
-		return TCX_NEXT;
-	id = (__u32)c->end[!s->side].port - 1;
-	request = s->payload && s->seq == c->request[s->side & 1];
-	if (request) {
-		if (mark == FLIGHT_HELD)
-			queue = PARK_FIRST;
-		mark = credit_leaves(id, &c->end[!s->side], mark == FLIGHT_HELD);
-		c->released[!s->side] = mark;
-	} else if (mark == FLIGHT_HELD && !credit_is_holding(id)) {
-		mark = 0; // its request was lost in the parking
-	}
-	if (mark != FLIGHT_HELD)
-		return TCX_NEXT;
-	verdict = park_send(ctx, port_id, id | queue, CREDIT_HOLD_COST, &debt);
-	if (verdict != PARK_PASS)
-		return verdict;
-	if (request)
-		c->released[!s->side] = 0;
-	return TCX_NEXT;
-}
-
-// Parks a packet of a connection's end as credit_ack said. Returns the program's verdict.
-__noinline int credit_parks(struct __sk_buff *ctx, __u32 how, struct connection *c, __u32 side)
-{
-	__s32 debt; // core/fairq/credit.h follows the queue by the lengths
-	__u32 id = how >> CREDIT_CLASS_SHIFT;
-	int verdict = park_send(ctx, port_id, id, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
-
-	if (verdict != PARK_PASS || !c)
-		return verdict == PARK_PASS ? TCX_NEXT : verdict;
-	credit_passes(id & ~PARK_QUEUES, c, side & 1);
-	return TCX_NEXT;
 }
 
 #endif

@@ -18,7 +18,7 @@
 #include "canary.h"
 #include "connection.h"
 #include "control.h"
-#include "credit.h"
+#include "credit_park.h"
 #include "data.h"
 #include "edge_mode.h"
 #include "flows.h"
