@@ -35,6 +35,22 @@ enum vmecn_field {
 	VMECN_MASK = 3,
 };
 
+// How far the ends of a connection agreed on ECN.
+enum vmecn_agreed {
+	VMECN_NOT_ASKED,
+	VMECN_ASKED,
+	VMECN_AGREED,
+};
+
+// Returns enum vmecn_agreed after a SYN, or a SYN-ACK (answers), with these flags (RFC 3168, 6.1.1). before: until then. accecn: it
+// is an answer of AccECN (RFC 9768), which is an agreement, too.
+WEIR_INLINE weir_u8 vmecn_handshake(weir_u8 before, int answers, int ece, int cwr, int accecn)
+{
+	if (!answers)
+		return ece && cwr ? VMECN_ASKED : VMECN_NOT_ASKED;
+	return before != VMECN_NOT_ASKED && ((ece && !cwr) || accecn) ? VMECN_AGREED : before;
+}
+
 // Returns the ECN field that a packet of a VM leaves with.
 WEIR_INLINE weir_u8 vmecn_out(weir_u8 mode, int negotiated, int has_data, weir_u8 ecn)
 {

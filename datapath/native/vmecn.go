@@ -9,6 +9,8 @@ package native
 #cgo nocallback vmecn_out
 #cgo noescape vmecn_in
 #cgo nocallback vmecn_in
+#cgo noescape vmecn_handshake
+#cgo nocallback vmecn_handshake
 */
 import "C"
 
@@ -20,6 +22,11 @@ func VMECNOut(mode uint8, negotiated, hasData bool, ecn uint8) uint8 {
 // VMECNIn returns the ECN field that a VM sees: vmecn_in.
 func VMECNIn(mode uint8, negotiated bool, ecn uint8) uint8 {
 	return uint8(C.vmecn_in(C.weir_u8(mode), oneIf(negotiated), C.weir_u8(ecn)))
+}
+
+// VMECNHandshake returns how far the ends of a connection agreed on ECN after a SYN, or a SYN-ACK (answers): vmecn_handshake.
+func VMECNHandshake(before uint8, answers, ece, cwr, accECN bool) uint8 {
+	return uint8(C.vmecn_handshake(C.weir_u8(before), oneIf(answers), oneIf(ece), oneIf(cwr), oneIf(accECN)))
 }
 
 func oneIf(b bool) C.int {

@@ -47,3 +47,28 @@ func TestVMECN_NoForgedMark(t *testing.T) {
 		}
 	}
 }
+
+// The ends agree if the SYN asked and the SYN-ACK agreed (RFC 3168, 6.1.1). A SYN-ACK that repeats the SYN's flags does not: some
+// hosts reflect them.
+func TestVMECN_Handshake(t *testing.T) {
+	for _, row := range []struct {
+		what                      string
+		before                    uint8
+		answers, ece, cwr, accECN bool
+		want                      uint8
+	}{
+		{"a SYN asks", VMECNNotAsked, false, true, true, false, VMECNAsked},
+		{"a SYN without", VMECNNotAsked, false, false, false, false, VMECNNotAsked},
+		{"a SYN with ECE only", VMECNNotAsked, false, true, false, false, VMECNNotAsked},
+		{"the SYN again, without", VMECNAsked, false, false, false, false, VMECNNotAsked},
+		{"agreed", VMECNAsked, true, true, false, false, VMECNAgreed},
+		{"refused", VMECNAsked, true, false, false, false, VMECNAsked},
+		{"reflected", VMECNAsked, true, true, true, false, VMECNAsked},
+		{"agreed by AccECN", VMECNAsked, true, false, true, true, VMECNAgreed},
+		{"nobody asked", VMECNNotAsked, true, true, false, false, VMECNNotAsked},
+	} {
+		if got := VMECNHandshake(row.before, row.answers, row.ece, row.cwr, row.accECN); got != row.want {
+			t.Errorf("%s: %d, want %d", row.what, got, row.want)
+		}
+	}
+}

@@ -60,7 +60,7 @@ type hostVM struct {
 // hostConn is what the SYNs of a connection announced, by the side that sent them.
 type hostConn struct {
 	syn [2]acdcSYN
-	ecn ecnState
+	ecn uint8 // enum vmecn_agreed
 }
 
 // NewHosts puts enforcement at the hosts of a network. AddVM adds each VM. The network must not have traffic yet.
@@ -303,5 +303,6 @@ func (h *Hosts) learn(pk *network.Packet) {
 		h.conns[pk.Conn()] = c
 	}
 	c.syn[side(pk)] = synOf(pk)
-	c.ecn.syn(pk.Flags())
+	flags := pk.Flags() // the simulator's guests do not speak AccECN
+	c.ecn = native.VMECNHandshake(c.ecn, flags&network.ACK != 0, flags&network.ECE != 0, flags&network.CWR != 0, false)
 }

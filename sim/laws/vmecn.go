@@ -42,31 +42,9 @@ func (e *vmECN) in(c *hostConn, pk *network.Packet) {
 	pk.SetECN(e.arrives[c.negotiated(pk)][pk.ECN()])
 }
 
-// ecnState is how far the two ends of a connection agreed on ECN.
-type ecnState uint8
-
-const (
-	ecnNo ecnState = iota
-	ecnAsked
-	ecnAgreed
-)
-
-// syn reads the flags of a SYN or SYN-ACK (RFC 3168, 6.1.1).
-func (s *ecnState) syn(flags uint16) {
-	const both = network.ECE | network.CWR
-	switch {
-	case flags&network.ACK == 0 && flags&both == both:
-		*s = ecnAsked
-	case flags&network.ACK == 0:
-		*s = ecnNo
-	case *s == ecnAsked && flags&both == network.ECE:
-		*s = ecnAgreed
-	}
-}
-
 // negotiated is 1 for a packet behind a handshake that agreed on ECN.
 func (c *hostConn) negotiated(pk *network.Packet) int {
-	if c == nil || pk.Proto() != network.TCP || pk.Flags()&network.SYN != 0 || c.ecn != ecnAgreed {
+	if c == nil || pk.Proto() != network.TCP || pk.Flags()&network.SYN != 0 || c.ecn != native.VMECNAgreed {
 		return 0
 	}
 	return 1

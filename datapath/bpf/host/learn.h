@@ -25,7 +25,7 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	if (!(s->flags & TCP_ACK)) {
 		if (known)
 			c = *known;
-		c.ecn = (s->flags & (TCP_ECE | TCP_CWR)) == (TCP_ECE | TCP_CWR) ? ECN_ASKED : 0;
+		c.ecn = vmecn_handshake(c.ecn, 0, !!(s->flags & TCP_ECE), !!(s->flags & TCP_CWR), 0);
 		if (handshake_asks(&c.seen, s, &o))
 			bpf_map_update_elem(&pending, &key, &c, BPF_ANY);
 		return 0;
@@ -34,9 +34,7 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	if (!known || !handshake_answered(&known->seen, s, &o))
 		return 0;
 	c = *known;
-	// RFC 3168, 6.1.1; the answers of AccECN are agreements, too (RFC 9768).
-	if (c.ecn && ((s->flags & (TCP_ECE | TCP_CWR)) == TCP_ECE || segment_answers_accecn(s)))
-		c.ecn = ECN_AGREED;
+	c.ecn = vmecn_handshake(c.ecn, 1, !!(s->flags & TCP_ECE), !!(s->flags & TCP_CWR), segment_answers_accecn(s));
 	c.is_signed = c.seen.flags & HANDSHAKE_SIGNED && o.is_signed;
 	bpf_map_update_elem(&connections, &key, &c, BPF_ANY);
 	bpf_map_delete_elem(&pending, &key);
@@ -63,7 +61,7 @@ static __always_inline __u32 ecn_agreed(const struct segment *s, __u32 vm)
 		return data;
 	key = key_of(s, vm);
 	c = bpf_map_lookup_elem(&connections, &key);
-	return data | (c && c->ecn == ECN_AGREED ? ECN_IS_AGREED : 0);
+	return data | (c && c->ecn == VMECN_AGREED ? ECN_IS_AGREED : 0);
 }
 
 #endif

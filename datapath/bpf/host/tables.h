@@ -78,16 +78,10 @@ struct host_flow {
 #define REFS_INDEX_BITS 20
 #define REFS_INDEX_MASK ((1 << REFS_INDEX_BITS) - 1)
 
-// How far the ends of a connection agreed on ECN.
-enum host_ecn {
-	ECN_ASKED = 1,
-	ECN_AGREED = 2,
-};
-
 struct host_connection {
 	struct handshake seen;
 	__u32 is_signed; // both SYNs had a signature
-	__u32 ecn;       // enum host_ecn
+	__u32 ecn;       // enum vmecn_agreed
 	__u64 refs; // index of the pair, of the flow, and above them the generation of the VM for which they are right
 };
 
