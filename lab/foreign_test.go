@@ -68,13 +68,13 @@ func items(cfg *experiment.Config, duration time.Duration, list ...experiment.Tr
 // netstack.Trouble).
 func makeTraffic(t *testing.T, l *Lab) (out *traffic.Outcome, void []string) {
 	t.Helper()
-	return makeTrafficUntil(t.Context(), t, l)
+	return makeTrafficUntil(t.Context(), t, l, traffic.Options{})
 }
 
 // makeTrafficUntil runs it until ctx is done.
-func makeTrafficUntil(ctx context.Context, t *testing.T, l *Lab) (out *traffic.Outcome, void []string) {
+func makeTrafficUntil(ctx context.Context, t *testing.T, l *Lab, o traffic.Options) (out *traffic.Outcome, void []string) {
 	t.Helper()
-	out, err := traffic.Run(ctx, l, l.plan.cfg, 1, traffic.Options{})
+	out, err := traffic.Run(ctx, l, l.plan.cfg, 1, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starv
 		seen <- share
 	}()
 	begun, waited := time.Now(), testnet.RunDelay(t)
-	out, void := makeTrafficUntil(ctx, t, l)
+	out, void := makeTrafficUntil(ctx, t, l, traffic.Options{})
 	starved = testnet.RunDelay(t)-waited > time.Since(begun)/10
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -307,7 +307,8 @@ func checkTheWire(t *testing.T, mix [2]string) (void []string) {
 		mix[0]:       capture(t, l, "switch", "switch->sender1"),
 		mix[1] + " ": capture(t, l, "switch", "switch->receiver1"),
 	}
-	out, void := makeTraffic(t, l)
+	// With less patience than this, a run on a slow machine resets connections that are still closing.
+	out, void := makeTrafficUntil(t.Context(), t, l, traffic.Options{Drain: testnet.Patience})
 	keys := map[result.Key]bool{}
 	for _, f := range out.Flows {
 		keys[f.Key] = true
