@@ -35,11 +35,15 @@ func sinceBegan() int64 { return int64(time.Since(began)) }
 // in 2.5 s. So the streams continue, in the kernel, while a busy machine keeps this process waiting.
 const streamBuffers = 32 << 20
 
+// streamWake is how many bytes have to wait at the receiver before this process reads them: a wake-up for each segment
+// costs more than the segment.
+const streamWake = 8 << 10
+
 // NewStreams connects n streams and lets them send for the length of the test. It returns when bytes of every
 // stream have arrived.
 func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption) *Streams {
 	tb.Helper()
-	list = append([]SocketOption{buffers(streamBuffers / n)}, list...)
+	list = append([]SocketOption{buffers(streamBuffers / n), wakeAt(streamWake)}, list...)
 	l := p.Listen(tb, ip, list...)
 	s := &Streams{}
 	tb.Cleanup(s.Stop)
@@ -64,6 +68,11 @@ func buffers(bytes int) SocketOption {
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes),
 		)
 	}
+}
+
+// wakeAt lets a reader wait until so many bytes are there.
+func wakeAt(bytes int) SocketOption {
+	return func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes) }
 }
 
 func (s *Streams) send(one *stream) {

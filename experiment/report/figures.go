@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"image/png"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -181,7 +182,8 @@ func (p *picture) png() ([]byte, error) {
 	c := vgimg.NewWith(vgimg.UseWH(figureWidth, p.height()), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
 	p.draw(draw.New(c))
 	var b bytes.Buffer
-	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(&b); err != nil {
+	// A third to a half of the default's time, for files that are 5 % larger.
+	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, c.Image()); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
