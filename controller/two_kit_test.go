@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -175,11 +176,21 @@ func (p *pair) pausedDraw(tb testing.TB) {
 // active waits until one of them has the whole fabric, and gives its name and the other's.
 func (p *pair) active(tb testing.TB, names ...string) (name, other string) {
 	tb.Helper()
+	last := map[string]*Status{}
+	found := false
+	defer func() {
+		for n, s := range last {
+			if text, err := json.Marshal(s); !found {
+				tb.Logf("the last status of %s: %s %v", n, text, err)
+			}
+		}
+	}()
 	testnet.Until(tb, fmt.Sprintf("one of %v has the fabric", names), func() bool {
 		for _, n := range names {
 			s := p.statusOf(tb, n)
+			last[n] = s
 			if s != nil && s.Active == "" && s.Forward.Settled && len(s.Forward.Switches) == 3 && len(s.Forward.Links) == 2 && s.Well() {
-				name = n
+				name, found = n, true
 				return true
 			}
 		}

@@ -125,9 +125,9 @@ func released(t *testing.T, s *testnet.Streams, since time.Time) {
 	})
 	took := time.Since(since)
 	s.Progress(t, 1e6)
-	t.Logf("released after %v, longest stall %v", took, s.LongestGap())
-	if took > 1500*time.Millisecond || s.LongestGap() > 300*time.Millisecond {
-		t.Errorf("released after %v, longest stall %v", took, s.LongestGap())
+	t.Logf("released after %v, longest stall %v", took, s.Stall())
+	if took > 1500*time.Millisecond || s.Stall() > 300*time.Millisecond {
+		t.Errorf("released after %v, longest stall %v", took, s.Stall())
 	}
 }
 
@@ -202,8 +202,8 @@ func TestEnd(t *testing.T) {
 		most := inFlight(t, s.Pair(0), 100)
 		return most >= quick
 	})
-	if s.LongestGap() > 300*time.Millisecond {
-		t.Errorf("longest stall %v", s.LongestGap())
+	if s.Stall() > 300*time.Millisecond {
+		t.Errorf("longest stall %v", s.Stall())
 	}
 	stop()
 	if status := m.status(); status != nil {

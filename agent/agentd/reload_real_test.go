@@ -53,8 +53,8 @@ func TestReload_VMs(t *testing.T) {
 		t.Errorf("%v %+v", w, status)
 	}
 	s.Progress(t, 1e6)
-	if most := inFlight(t, s.Pair(0), 1000); most > nearly || s.LongestGap() > 300*time.Millisecond {
-		t.Errorf("%d bytes in flight, longest stall %v", most, s.LongestGap())
+	if most := inFlight(t, s.Pair(0), 1000); most > nearly || s.Stall() > 300*time.Millisecond {
+		t.Errorf("%d bytes in flight, longest stall %v", most, s.Stall())
 	}
 	if got := m.reload(m.hostFile("", 1)); got.Refused != "" {
 		t.Errorf("%+v", got)
@@ -67,8 +67,8 @@ func TestReload_VMs(t *testing.T) {
 		return most >= quick
 	})
 	s.Progress(t, 1e6)
-	if s.LongestGap() > 300*time.Millisecond {
-		t.Errorf("longest stall %v", s.LongestGap())
+	if s.Stall() > 300*time.Millisecond {
+		t.Errorf("longest stall %v", s.Stall())
 	}
 	testnet.Until(t, "grants for VM 1 are refused", func() bool { return m.status().Host.Refused["vm"] > 0 })
 }

@@ -279,7 +279,7 @@ func TestTakeOver(t *testing.T) {
 	a.done <- nil
 	m.until("the second answers", func(s *agentd.Status) bool { return s.PID == next.cmd.Process.Pid && s.Host.Live == 1 })
 	s.Progress(t, 500*1460)
-	if most := inFlight(t, s.Pair(0), 2000); most > nearly || s.LongestGap() > 300*time.Millisecond {
-		t.Errorf("%d bytes in flight, longest stall %v", most, s.LongestGap())
+	if most := inFlight(t, s.Pair(0), 2000); most > nearly || s.Stall() > 300*time.Millisecond {
+		t.Errorf("%d bytes in flight, longest stall %v", most, s.Stall())
 	}
 }

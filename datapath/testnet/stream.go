@@ -14,9 +14,11 @@ import (
 // Streams are TCP connections from the sender to the receiver that send without end, with what the receiver saw
 // of each.
 type Streams struct {
-	list []*stream
-	stop atomic.Bool
-	wg   sync.WaitGroup
+	list  []*stream
+	stop  atomic.Bool
+	ended chan struct{}
+	pause atomic.Int64 // the longest time since Mark that this process was kept from running, ns
+	wg    sync.WaitGroup
 }
 
 type stream struct {
@@ -45,8 +47,9 @@ func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption)
 	tb.Helper()
 	list = append([]SocketOption{buffers(streamBuffers / n), wakeAt(streamWake)}, list...)
 	l := p.Listen(tb, ip, list...)
-	s := &Streams{}
+	s := &Streams{ended: make(chan struct{})}
 	tb.Cleanup(s.Stop)
+	s.wg.Go(s.watch)
 	for range n {
 		one := &stream{pair: p.Dial(tb, l, list...)}
 		one.last.Store(sinceBegan())
@@ -101,6 +104,21 @@ func (s *Streams) receive(one *stream) {
 	}
 }
 
+// watch measures how long this process is kept from running: by how much each of its ticks is late.
+func (s *Streams) watch() {
+	const every = 10 * time.Millisecond
+	for due := time.Now().Add(every); ; due = time.Now().Add(every) {
+		select {
+		case <-s.ended:
+			return
+		case <-time.After(every):
+		}
+		if late := int64(time.Since(due)); late > s.pause.Load() {
+			s.pause.Store(late)
+		}
+	}
+}
+
 func (s *Streams) broke(one *stream, err error) {
 	if !s.stop.Load() {
 		one.err.CompareAndSwap(nil, &err)
@@ -109,15 +127,19 @@ func (s *Streams) broke(one *stream, err error) {
 
 // Stop closes the streams.
 func (s *Streams) Stop() {
-	s.stop.Store(true)
+	if s.stop.Swap(true) {
+		return
+	}
+	close(s.ended)
 	for _, one := range s.list {
 		one.pair.Close()
 	}
 	s.wg.Wait()
 }
 
-// Mark begins the measurement of LongestGap.
+// Mark begins the measurement of LongestGap and Stall.
 func (s *Streams) Mark() {
+	s.pause.Store(0)
 	for _, one := range s.list {
 		one.gap.Store(0)
 		one.last.Store(sinceBegan())
@@ -130,6 +152,12 @@ func (s *Streams) LongestGap() (longest time.Duration) {
 		longest = max(longest, time.Duration(one.gap.Load()), time.Duration(sinceBegan()-one.last.Load()))
 	}
 	return longest
+}
+
+// Stall is LongestGap without what the machine may have added. A byte that arrives has waited for its sender, for an ACK
+// of the bytes before, and for its receiver, each as long as the longest time that this process was kept from running.
+func (s *Streams) Stall() time.Duration {
+	return max(0, s.LongestGap()-3*time.Duration(s.pause.Load()))
 }
 
 // Bytes returns the bytes that have arrived of all streams.
