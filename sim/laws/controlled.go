@@ -200,7 +200,7 @@ func (c *controlled) Tally() law.Tally {
 	m, h := c.messenger.Counts(), c.hosts.Counts()
 	t := law.Tally{
 		"messages": uint64(m.Sent), "messages_lost": uint64(m.Lost + m.Full), "grants": uint64(c.controller.Counts().Actions),
-		"acks_limited": h.Limited, "acks_unknown": h.Unknown,
+		"acks_limited": h.Limited, "acks_unknown": h.Unknown, "spoofed": h.Spoofed, "ecn_set": h.ECNSet,
 	}
 	if err := c.messenger.Err(); err != nil {
 		t["failed"] = 1
