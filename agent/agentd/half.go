@@ -90,10 +90,10 @@ func (c *Host) half(specs law.Specs) (name string, params any, spec *law.Spec, e
 		return "", nil, nil, nil
 	}
 	spec, known := specs.Named(name)
-	if !known || spec.New == nil || !slices.Contains(spec.Sites, law.Uplink) {
+	if !known || !hasHalf(spec) {
 		var allowed []string
 		for i := range specs {
-			if slices.Contains(specs[i].Sites, law.Uplink) && specs[i].New != nil {
+			if hasHalf(&specs[i]) {
 				allowed = append(allowed, specs[i].Name)
 			}
 		}
@@ -114,6 +114,11 @@ func (c *Host) half(specs law.Specs) (name string, params any, spec *law.Spec, e
 		return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
 	}
 	return name, params, spec, nil
+}
+
+// hasHalf reports whether a law has a half at a controller and one at hosts.
+func hasHalf(s *law.Spec) bool {
+	return s.New != nil && slices.Contains(s.Sites, law.Uplink) && slices.Contains(s.Sites, law.Controller)
 }
 
 // CheckLaws checks the laws of a host's file against those of a build.
