@@ -47,7 +47,7 @@ func udpFlood(l *Lab, from, to string) (received *atomic.Int64, stop func() erro
 		}
 	}()
 	go func() {
-		const each, datagrams = 5*time.Millisecond, 18
+		const each, datagrams = 5 * time.Millisecond, 18
 		tick, b := time.NewTicker(each), make([]byte, 1400)
 		defer tick.Stop()
 		for range tick.C {

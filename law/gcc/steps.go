@@ -43,7 +43,7 @@ func (h *Host) fraction(marks float64) float64 {
 // Rise is a period of the timer, for a VM that is active and not congested.
 func (h *Host) Rise(g *guest, ended bool, quiet time.Duration) {
 	if h.p.Variant == Code {
-		g.Rate = h.p.Params.Rise(&g.State.published, g.Rate, g.Share, g.Weight, ended)
+		g.Rate = h.p.Rise(&g.State.published, g.Rate, g.Share, g.Weight, ended)
 		return
 	}
 	step := float64(h.p.Increase)

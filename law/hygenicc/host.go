@@ -41,7 +41,7 @@ func (h *Host) Marked(g *guest, marks float64, first bool, since time.Duration) 
 
 // Rise is a period of the timer, for a VM that is active and not congested.
 func (h *Host) Rise(g *guest, ended bool, _ time.Duration) {
-	g.Rate = h.p.Params.Rise(&g.State, g.Rate, g.Share, g.Weight, ended)
+	g.Rate = h.p.Rise(&g.State, g.Rate, g.Share, g.Weight, ended)
 }
 
 // Seen does nothing: rates follow from messages and the clock.

@@ -140,11 +140,12 @@ func (f *flood) guarantee(of map[string]inventory.Guarantee) {
 	}
 }
 
-func (f *flood) within(what string, got, want []float64, part float64) {
+// within5 checks rates within 5 %.
+func (f *flood) within5(what string, got, want []float64) {
 	f.t.Helper()
 	for i := range got {
-		if math.Abs(got[i]-want[i]) > part*want[i] {
-			f.t.Errorf("%s: %s has %.1f Mbit/s, want %.1f within %.0f %%; all: %.1f", what, f.names[i], got[i], want[i], 100*part, got)
+		if math.Abs(got[i]-want[i]) > 0.05*want[i] {
+			f.t.Errorf("%s: %s has %.1f Mbit/s, want %.1f within 5 %%; all: %.1f", what, f.names[i], got[i], want[i], got)
 		}
 	}
 }
@@ -159,11 +160,11 @@ func TestGCC_GuaranteesAtAnUplink(t *testing.T) {
 	f.run(event.Second)
 	f.start(one)
 	f.run(event.Second)
-	f.within("a second after the neighbour started", f.run(event.Second/5), []float64{40, 58.0 / 3, 58.0 / 3, 58.0 / 3}, 0.05)
-	f.within("steady", f.run(2*event.Second), []float64{40, 58.0 / 3, 58.0 / 3, 58.0 / 3}, 0.05)
+	f.within5("a second after the neighbour started", f.run(event.Second/5), []float64{40, 58.0 / 3, 58.0 / 3, 58.0 / 3})
+	f.within5("steady", f.run(2*event.Second), []float64{40, 58.0 / 3, 58.0 / 3, 58.0 / 3})
 	f.guarantee(map[string]inventory.Guarantee{one: {Weight: 3}})
 	f.run(event.Second)
-	f.within("weights", f.run(2*event.Second), []float64{49, 49.0 / 3, 49.0 / 3, 49.0 / 3}, 0.05)
+	f.within5("weights", f.run(2*event.Second), []float64{49, 49.0 / 3, 49.0 / 3, 49.0 / 3})
 }
 
 // Weights hold in the middle of the network, too, where VMs of four hosts meet: 3 to 1. The link is used.
@@ -174,7 +175,7 @@ func TestGCC_WeightsAcrossTheNetwork(t *testing.T) {
 	f.run(2 * event.Second)
 	got := f.run(6 * event.Second)
 	all := got[0] + got[1] + got[2] + got[3]
-	f.within("3:1", got, []float64{all / 2, all / 6, all / 6, all / 6}, 0.05)
+	f.within5("3:1", got, []float64{all / 2, all / 6, all / 6, all / 6})
 	if all < 85 {
 		t.Errorf("%.1f of 100 Mbit/s are used", all)
 	}
