@@ -149,7 +149,7 @@ func (a *Agent) take(command []byte, frame bool) {
 	a.obeying.Lock()
 	defer a.obeying.Unlock()
 	c, err := weirv1.DecodeCommand(command)
-	if err == nil && frame && (len(c.GetGrants()) == 0 || c.GetPlan() != nil) {
+	if err == nil && frame && (len(c.GetGrants()) == 0 || c.GetPlan() != nil || c.GetHostPlan() != nil) {
 		err = errors.New("a frame without grants, or with a plan")
 	}
 	if err != nil {

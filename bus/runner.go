@@ -182,15 +182,15 @@ func (r *Runner) inFrame(agent string, cause *weirv1.Origin, grants []law.Grant)
 	return nil
 }
 
-// Plan sends an agent the laws of its ports. cause is the origin of the agent's last report.
-func (r *Runner) Plan(agent string, cause *weirv1.Origin, plan *weirv1.PortPlan) error {
+// Plan sends an agent the laws of its ports, or the guarantees of its VMs; nil: not these. cause is the origin of the agent's last report.
+func (r *Runner) Plan(agent string, cause *weirv1.Origin, ports *weirv1.PortPlan, host *weirv1.HostPlan) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, err := r.commands.Answer(agent, cause, nil)
 	if err != nil {
 		return err
 	}
-	c.Plan = plan
+	c.Plan, c.HostPlan = ports, host
 	return r.control.Command(agent, c)
 }
 

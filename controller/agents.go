@@ -50,7 +50,7 @@ type agents struct {
 // commander is the controller's end of the bus: a bus.Runner.
 type commander interface {
 	Command(agent string, cause *weirv1.Origin, grants []law.Grant) error
-	Plan(agent string, cause *weirv1.Origin, plan *weirv1.PortPlan) error
+	Plan(agent string, cause *weirv1.Origin, ports *weirv1.PortPlan, host *weirv1.HostPlan) error
 	Holds(agent string) (term uint64, ok bool)
 	Ask(agent string)
 	Control() *bus.Control
@@ -73,10 +73,9 @@ type agent struct {
 	node    policy.Node  // of its inventories
 	own     *policy.Node // node with what it may have; nil: to be made
 
-	plan      *weirv1.PlanState // as it reported last; nil: it takes no laws of policies
-	refusals  []*weirv1.RefusedGrant
-	offered   uint64 // the plan that was sent last
-	offeredAt time.Duration
+	laws     taken // of a switch's ports
+	shares   taken // of a host's VMs
+	refusals []*weirv1.RefusedGrant
 
 	sw    law.Switch // 0: none
 	host  law.Host
@@ -208,7 +207,7 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 		a.bus.Ask(name) // it may have been silent for a time, and send its inventory only in a few seconds
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
-		ag.inventories, ag.offered = agent{}.inventories, 0 // it restarted: serial numbers begin anew
+		ag.inventories, ag.laws.sent, ag.shares.sent = agent{}.inventories, 0, 0 // it restarted: serial numbers begin anew
 	}
 	ag.heard, ag.origin = now, o
 	return ag
@@ -238,10 +237,12 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 	if part := m.GetInventory(); part != nil {
 		a.inventory(ag, part, m.GetHost() != 0)
 	}
-	if s := m.GetState(); s != nil && m.GetHost() != 0 {
-		ag.refusals = s.GetRefused()
-	} else if s != nil {
-		ag.plan = s.GetPlan()
+	if s := m.GetState(); s != nil {
+		if m.GetHost() != 0 {
+			ag.refusals, ag.shares.state = s.GetRefused(), s.GetHostPlan()
+		} else {
+			ag.laws.state = s.GetPlan()
+		}
 		a.policies.offer(ag)
 	}
 	if m.GetSwitch() != 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bus"
+	"weir/bus/weirv1"
 	"weir/law"
 	"weir/law/inventory"
 	"weir/policy"
@@ -62,7 +63,7 @@ func (p *policies) apply(w *wanted) {
 		}
 	}
 	before := p.applied
-	p.plans, p.applied = w.plans, w
+	p.plans, p.shares, p.applied = w.plans, w.shares, w
 	p.promise(before)
 	for _, ag := range p.agents.known {
 		p.offer(ag)
@@ -208,21 +209,45 @@ func (p *policies) inform(in *instance) {
 	p.agents.send()
 }
 
-// offer sends an agent the laws of its ports, unless it reports that it has them. nil: there are no policies.
+// taken is a plan at its agent.
+type taken struct {
+	state *weirv1.PlanState // as the agent reported last; nil: it takes no such plan
+	sent  uint64            // serial number of the plan that was sent last
+	at    time.Duration
+}
+
+// wants reports whether a plan must be sent; serial 0: there is none.
+func (t *taken) wants(serial uint64, now time.Duration) bool {
+	return serial != 0 && t.state != nil && t.state.GetSerial() != serial && (t.sent != serial || now-t.at >= planAgain)
+}
+
+// offer sends an agent the laws of its ports and the guarantees of its VMs, unless it reports that it has them. nil: there are no
+// policies.
 func (p *policies) offer(ag *agent) {
-	if p == nil || ag.plan == nil || p.plans[ag.name] == nil {
+	if p == nil {
 		return
 	}
-	plan, now := p.plans[ag.name], p.core.now()
-	if ag.plan.GetSerial() == plan.GetSerial() || ag.offered == plan.GetSerial() && now-ag.offeredAt < planAgain {
+	ports, host, now := p.plans[ag.name], p.shares[ag.name], p.core.now()
+	if !ag.laws.wants(ports.GetSerial(), now) {
+		ports = nil
+	}
+	if !ag.shares.wants(host.GetSerial(), now) {
+		host = nil
+	}
+	if ports == nil && host == nil {
 		return
 	}
-	err := p.agents.bus.Plan(ag.name, ag.origin, plan)
+	err := p.agents.bus.Plan(ag.name, ag.origin, ports, host)
 	if errors.Is(err, bus.ErrNotHeld) {
 		return
 	}
 	if err != nil {
-		p.log.Warn("the laws of ports cannot be sent", "agent", ag.name, "error", err)
+		p.log.Warn("a plan of policies cannot be sent", "agent", ag.name, "error", err)
 	}
-	ag.offered, ag.offeredAt = plan.GetSerial(), now
+	if ports != nil {
+		ag.laws.sent, ag.laws.at = ports.GetSerial(), now
+	}
+	if host != nil {
+		ag.shares.sent, ag.shares.at = host.GetSerial(), now
+	}
 }

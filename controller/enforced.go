@@ -30,13 +30,15 @@ type seen struct {
 	nodes  []policy.Node
 	agents map[string]agentSeen // that this controller commands
 	plans  map[string]*weirv1.PortPlan
+	shares map[string]*weirv1.HostPlan
 	grants []grantSeen
 	more   int
 	owners map[law.Owner]string // of laws; "": the caps
 }
 
 type agentSeen struct {
-	plan    *weirv1.PlanState
+	plan    *weirv1.PlanState // of a switch
+	shares  *weirv1.PlanState // of a host
 	refused []*weirv1.RefusedGrant
 }
 
@@ -48,10 +50,10 @@ type grantSeen struct {
 
 // look copies what the laws' goroutine has.
 func (p *policies) look() *seen {
-	s := &seen{wanted: p.applied, nodes: p.agents.live(), agents: map[string]agentSeen{}, plans: p.plans, owners: map[law.Owner]string{}}
+	s := &seen{wanted: p.applied, nodes: p.agents.live(), agents: map[string]agentSeen{}, plans: p.plans, shares: p.shares, owners: map[law.Owner]string{}}
 	for name, ag := range p.agents.known {
 		if _, holds := p.agents.bus.Holds(name); holds {
-			s.agents[name] = agentSeen{ag.plan, ag.refusals}
+			s.agents[name] = agentSeen{ag.laws.state, ag.shares.state, ag.refusals}
 		}
 	}
 	now := p.core.now()
@@ -132,6 +134,7 @@ func (s *seen) live(name string, file []policy.Setting) *policy.Live {
 				vms[v.ID] = (&policy.Target{Kind: policy.VM, Node: n.Name, Name: v.Name}).String()
 			}
 			all = append(all, s.refused(ag, vms)...)
+			all = append(all, shareProblems(s.shares[n.Name], ag.shares, vms)...)
 		}
 		if n.Switch != nil {
 			all = append(all, planProblems(n, s.plans[n.Name], ag.plan)...)
@@ -169,6 +172,26 @@ func (s *seen) refused(ag agentSeen, vms map[law.VM]string) (out []policy.Proble
 		name, ours := s.owners[law.Owner(r.GetOwner())]
 		if known && ours {
 			out = append(out, policy.Problem{Target: at, Law: name, Off: name == "", Reason: "its host refuses the grant: " + r.GetReason()})
+		}
+	}
+	return out
+}
+
+// shareProblems lists the VMs of a host whose guarantees do not hold completely.
+func shareProblems(plan *weirv1.HostPlan, is *weirv1.PlanState, vms map[law.VM]string) (out []policy.Problem) {
+	why := is.GetProblem()
+	switch {
+	case is == nil:
+		why = "the host's agent is of a version that takes no guarantees: of the guarantee only the cap is enforced"
+	case is.GetSerial() != plan.GetSerial():
+		why = "the host's agent has not applied it yet"
+	}
+	if why == "" {
+		return nil
+	}
+	for _, g := range plan.GetGuests() {
+		if at, known := vms[law.VM(g.GetVm())]; known {
+			out = append(out, policy.Problem{Target: at, Reason: why})
 		}
 	}
 	return out

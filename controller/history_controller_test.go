@@ -91,7 +91,9 @@ func (c *modelController) Holds(agent string) (uint64, bool) { return c.commands
 func (c *modelController) Control() *bus.Control { return nil }
 
 // Plan does nothing: no policy chooses laws of ports here.
-func (c *modelController) Plan(string, *weirv1.Origin, *weirv1.PortPlan) error { return nil }
+func (c *modelController) Plan(string, *weirv1.Origin, *weirv1.PortPlan, *weirv1.HostPlan) error {
+	return nil
+}
 
 func (c *modelController) Buckets() (held int, term uint64) { return c.commands.Buckets() }
 

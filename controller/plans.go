@@ -9,6 +9,7 @@ import (
 
 	"weir/bus/weirv1"
 	"weir/law"
+	"weir/law/inventory"
 	"weir/policy"
 )
 
@@ -102,4 +103,27 @@ func (of *plannedPorts) fill(plan *weirv1.PortPlan, w *wanted) {
 		slices.Sort(port.Settings)
 		plan.Ports = append(plan.Ports, port)
 	}
+}
+
+// sharesOf makes the plan of each host: the least rates and weights of its VMs.
+func sharesOf(nodes []policy.Node, given map[law.VM]inventory.Guarantee) map[string]*weirv1.HostPlan {
+	out := map[string]*weirv1.HostPlan{}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Host == nil {
+			continue
+		}
+		plan := &weirv1.HostPlan{}
+		for _, v := range n.Host.VMs {
+			if g := given[v.ID]; g.Rate > 0 || g.Weight > 1 {
+				plan.Guests = append(plan.Guests, &weirv1.GuestShare{Vm: uint32(v.ID), Rate: uint64(g.Rate), Weight: g.Weight})
+			}
+		}
+		slices.SortFunc(plan.Guests, func(a, b *weirv1.GuestShare) int { return cmp.Compare(a.GetVm(), b.GetVm()) })
+		if err := plan.Number(); err != nil {
+			continue // the types are ours: cannot happen
+		}
+		out[n.Name] = plan
+	}
+	return out
 }

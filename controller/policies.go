@@ -45,6 +45,7 @@ type policies struct {
 	caps    *caps
 	owners  []law.Owner // that the laws of the file leave free
 	plans   map[string]*weirv1.PortPlan
+	shares  map[string]*weirv1.HostPlan
 	applied *wanted // nil: none yet, so that no agent loses laws before the policies were read
 	base    int     // laws of the core that are not of policies
 }
@@ -58,6 +59,7 @@ type wanted struct {
 	given   map[law.VM]inventory.Guarantee
 	targets map[law.VM]string // names of VMs
 	plans   map[string]*weirv1.PortPlan
+	shares  map[string]*weirv1.HostPlan
 	// problems are those that compiling cannot see.
 	problems []policy.Problem
 }
@@ -268,6 +270,7 @@ func (p *policies) want(change uint64, list []policy.Policy, agents []policy.Nod
 	}
 	w.groups = g.list()
 	plans.make(agents, w)
+	w.shares = sharesOf(agents, w.given)
 	return w
 }
 

@@ -46,6 +46,20 @@ func parsed(t *testing.T, text string) *File {
 	return f
 }
 
+// lacking parses a file with the law absent, which is in no world of this build.
+func lacking(t *testing.T, text string) *File {
+	t.Helper()
+	type params struct {
+		Rate law.Rate `json:"rate"`
+	}
+	absent := Law{Spec: law.Spec{Name: "absent", Params: func() any { return &params{} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort}}}
+	f, err := NewLaws(append(slices.Clone(testLaws.list), absent)...).Parse("plan.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func planned(t *testing.T, text string, o Options) *Plan {
 	t.Helper()
 	p, err := parsed(t, text).Plan(o)
@@ -228,20 +242,20 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	}
 	// A law that this build has in no world; the file has other laws for the simulator.
 	var u *UnavailableError
-	lacks := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: hygenicc, worlds: [sim], params: {min_rate: 10Mbit}}", 1))
-	if _, err := lacks.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "law" || u.World != "sim" || u.Names[0] != "hygenicc" ||
+	lacks := lacking(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: absent, worlds: [sim], params: {rate: 10Mbit}}", 1))
+	if _, err := lacks.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "law" || u.World != "sim" || u.Names[0] != "absent" ||
 		!slices.Equal(u.Can, []string{"droptail", "ecn", "dctcp", "static"}) {
 		t.Errorf("sim: %v", err)
 	}
 	// A law that this build does not have, with an option that asks for it.
-	f = parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: hygenicc}", 1))
-	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Names[0] != "hygenicc" ||
-		err.Error() != "law hygenicc (of scheme hygenicc) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
+	f = lacking(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: absent}", 1))
+	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Names[0] != "absent" ||
+		err.Error() != "law absent (of scheme absent) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
 		t.Errorf("the whole file: %v", err)
 	}
-	two := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: hygenicc}\n  - {name: other, laws: [hygenicc]}", 1))
-	if _, err := two.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"hygenicc", "ecn", "other"}}); err == nil ||
-		err.Error() != "laws hygenicc (of scheme hygenicc), hygenicc (of scheme other) are not in this build for world lab; ask for --scheme ecn" {
+	two := lacking(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: absent}\n  - {name: other, laws: [absent]}", 1))
+	if _, err := two.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"absent", "ecn", "other"}}); err == nil ||
+		err.Error() != "laws absent (of scheme absent), absent (of scheme other) are not in this build for world lab; ask for --scheme ecn" {
 		t.Errorf("two laws: %v", err)
 	}
 	if p, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: u.Can}); err != nil || len(p.Runs) == 0 {

@@ -19,6 +19,7 @@ import (
 	"weir/experiment"
 	"weir/internal/testroot"
 	"weir/law"
+	"weir/law/gcc"
 	"weir/law/inventory"
 	"weir/law/telemetry"
 )
@@ -76,7 +77,7 @@ func childAgent(file string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c.Options = agentd.Options{Unpinned: true, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	c.Options = agentd.Options{Unpinned: true, Specs: law.Specs{gcc.Spec()}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	return agentd.Run(ctx, c)
 }
 

@@ -24,12 +24,13 @@ import (
 	"weir/law"
 	"weir/law/fairqctl"
 	"weir/law/forward"
+	"weir/law/gcc"
 	"weir/law/sicc"
 )
 
 // childController runs `weir controller -f FILE`.
 func childController(file string) error {
-	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec(), fairqctl.Spec()})
+	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec(), fairqctl.Spec(), gcc.Spec()})
 	if err != nil {
 		return err
 	}

@@ -26,10 +26,17 @@ func frame(b *[longestHeaders]byte, pk *network.Packet) int {
 	ip[0], ip[1] = 0x45, pk.ECN()&3
 	binary.BigEndian.PutUint16(ip[2:], uint16(total))
 	binary.BigEndian.PutUint16(ip[6:], 0x4000) // do not fragment; identification 0 (RFC 6864)
+	if pk.IPFlag() {
+		ip[6] |= 0x80
+	}
 	ip[8], ip[9] = 64, pk.Proto()
 	src, dst := addr(pk.Src()).As4(), addr(pk.Dst()).As4()
 	copy(ip[12:], src[:])
 	copy(ip[16:], dst[:])
+	if pk.Proto() == network.MarkMessage {
+		markMessage(ip, pk)
+		return etherHeader + ipHeader
+	}
 	binary.BigEndian.PutUint16(ip[10:], checksum(sum(ip[:ipHeader], 0)))
 	transport := ip[ipHeader:]
 	length, checkAt := 0, 0
@@ -48,6 +55,14 @@ func frame(b *[longestHeaders]byte, pk *network.Packet) int {
 	}
 	binary.BigEndian.PutUint16(transport[checkAt:], check)
 	return etherHeader + ipHeader + length
+}
+
+// markMessage makes an IPv4 header a message with a number of marks (SPEC 5): the number is its identification.
+func markMessage(ip []byte, pk *network.Packet) {
+	binary.BigEndian.PutUint16(ip[2:], ipHeader)
+	binary.BigEndian.PutUint16(ip[4:], uint16(min(pk.Marked(), 0xffff)))
+	binary.BigEndian.PutUint16(ip[6:], 0)
+	binary.BigEndian.PutUint16(ip[10:], checksum(sum(ip[:ipHeader], 0)))
 }
 
 // mac writes the address of a host's only port: locally administered.

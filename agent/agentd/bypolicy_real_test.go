@@ -41,7 +41,7 @@ func (m *machine) send(p *weirv1.PortPlan) (state *weirv1.PlanState) {
 		origin := m.origin
 		m.mu.Unlock()
 		if origin != nil {
-			_ = m.runner.Plan(agentName, origin, p) // sent again
+			_ = m.runner.Plan(agentName, origin, p, nil) // sent again
 		}
 		return false
 	})
@@ -230,7 +230,7 @@ func TestLawsByPolicy(t *testing.T) {
 	stale := &weirv1.Origin{Incarnation: m.origin.GetIncarnation() + 1, StampNs: m.origin.GetStampNs()}
 	m.mu.Unlock()
 	before := m.status().Bus.Commands["incarnation"]
-	if err := m.runner.Plan(agentName, stale, refused); err != nil {
+	if err := m.runner.Plan(agentName, stale, refused, nil); err != nil {
 		t.Fatal(err)
 	}
 	m.until("a plan for another run of the agent is refused", func(s *agentd.Status) bool {

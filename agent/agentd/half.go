@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bus/weirv1"
 	"weir/config"
 	"weir/datapath/host"
 	"weir/law"
@@ -39,7 +40,9 @@ type half struct {
 
 	mu     sync.Mutex
 	marked []telemetry.Marked // of commands
-	has    *inventory.Host    // the newest list of VMs; nil: the law has it
+	has    *inventory.Host    // the VMs; nil: not known yet
+	shares map[law.VM]inventory.Guarantee
+	news   bool // has or shares changed
 	counts HalfStatus
 }
 
@@ -51,6 +54,8 @@ type HalfStatus struct {
 	Steps   uint64 `json:"steps"`  // of the law
 	Granted uint64 `json:"rates"`  // set
 	Failed  uint64 `json:"failed"` // readings of what the VMs sent
+	// Guarantees is the number of VMs to which policies guarantee something.
+	Guarantees int `json:"guarantees"`
 }
 
 // marksWaiting is how many messages may wait for the law.
@@ -85,10 +90,10 @@ func (c *Host) half(specs law.Specs) (name string, params any, spec *law.Spec, e
 		return "", nil, nil, nil
 	}
 	spec, known := specs.Named(name)
-	if !known || spec.New == nil || !slices.Contains(spec.Sites, law.Uplink) {
+	if !known || !hasHalf(spec) {
 		var allowed []string
 		for i := range specs {
-			if slices.Contains(specs[i].Sites, law.Uplink) && specs[i].New != nil {
+			if hasHalf(&specs[i]) {
 				allowed = append(allowed, specs[i].Name)
 			}
 		}
@@ -109,6 +114,11 @@ func (c *Host) half(specs law.Specs) (name string, params any, spec *law.Spec, e
 		return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
 	}
 	return name, params, spec, nil
+}
+
+// hasHalf reports whether a law has a half at a controller and one at hosts.
+func hasHalf(s *law.Spec) bool {
+	return s.New != nil && slices.Contains(s.Sites, law.Uplink) && slices.Contains(s.Sites, law.Controller)
 }
 
 // CheckLaws checks the laws of a host's file against those of a build.
@@ -160,9 +170,35 @@ func (h *half) take(list []law.Grant) []law.Grant {
 // set passes the law another list of VMs.
 func (h *half) set(has *inventory.Host) {
 	h.mu.Lock()
-	h.has = has
+	h.has, h.news = has, true
 	h.mu.Unlock()
 	h.wake()
+}
+
+// promise passes the law the guarantees of VMs. VMs that the plan leaves out have none.
+func (h *half) promise(plan *weirv1.HostPlan) {
+	shares := map[law.VM]inventory.Guarantee{}
+	for _, g := range plan.GetGuests() {
+		shares[law.VM(g.GetVm())] = inventory.Guarantee{Rate: law.Rate(g.GetRate()), Weight: g.GetWeight()}
+	}
+	h.mu.Lock()
+	h.shares, h.news = shares, true
+	h.counts.Guarantees = len(shares)
+	h.mu.Unlock()
+	h.wake()
+}
+
+// guests returns the VMs with their guarantees; nil: the law has them. The caller holds mu.
+func (h *half) guests() *inventory.Host {
+	if !h.news || h.has == nil {
+		return nil
+	}
+	h.news = false
+	has := &inventory.Host{At: h.has.At, Rate: h.has.Rate, VMs: slices.Clone(h.has.VMs)}
+	for i := range has.VMs {
+		has.VMs[i].Guarantee = h.shares[has.VMs[i].Number]
+	}
+	return has
 }
 
 func (h *half) wake() {
@@ -193,7 +229,7 @@ func (h *half) run(stop <-chan struct{}) {
 		case <-h.poke:
 		case <-timer.C:
 		}
-		out := h.news(nil)
+		out := h.stepNews(nil)
 		now := clock()
 		if now-read >= h.every {
 			if e := h.sent(sent, now-read); e != nil {
@@ -220,11 +256,11 @@ func (h *half) step(e law.Event, out []law.Action) []law.Action {
 	return h.law.Step(clock()-h.begun, e, out)
 }
 
-// news steps the law with what came since the last call.
-func (h *half) news(out []law.Action) []law.Action {
+// stepNews steps the law with what came since the last call.
+func (h *half) stepNews(out []law.Action) []law.Action {
 	h.mu.Lock()
-	has, marked := h.has, h.marked
-	h.has, h.marked = nil, nil
+	has, marked := h.guests(), h.marked
+	h.marked = nil
 	h.mu.Unlock()
 	if has != nil {
 		out = h.step(has, out)

@@ -54,11 +54,14 @@ func TestHalf_LimitsAndIsKilled(t *testing.T) {
 
 // A file that names another law, or no rate of the uplink, is refused.
 func TestHalf_Refuses(t *testing.T) {
-	specs := law.Specs{gcc.Spec()}
+	alone := gcc.Spec()
+	alone.Name, alone.Sites = "alone", []law.Site{law.Uplink} // no controller would send it marks
+	specs := law.Specs{gcc.Spec(), alone}
 	for want, h := range map[string]agentd.Host{
 		"":                                {Rate: 1e9, Laws: map[string]map[string]any{"gcc": {"gain": 0.5}}},
 		"set host.uplink.rate":            {Laws: map[string]map[string]any{"gcc": {}}},
 		"is no law with a half at a host": {Rate: 1e9, Laws: map[string]map[string]any{"other": {}}},
+		`"alone" is no law with a half`:   {Rate: 1e9, Laws: map[string]map[string]any{"alone": {}}},
 		"gains":                           {Rate: 1e9, Laws: map[string]map[string]any{"gcc": {"gains": 1}}},
 		"increase":                        {Rate: 1e9, Laws: map[string]map[string]any{"gcc": {"increase": "0kbit"}}},
 	} {

@@ -35,6 +35,7 @@ type hostRole struct {
 	mu     sync.Mutex
 	h      *host.Host // nil: nothing is enforced
 	why    string     // why not
+	plan   uint64     // serial number of the last one; 0: none came
 	grants *Grants
 }
 
@@ -98,6 +99,30 @@ func (r *hostRole) learn() {
 		r.known = has
 		r.half.set(law.Own(has))
 	}
+}
+
+// promise takes the guarantees of VMs. It may be called by any goroutine.
+func (r *hostRole) promise(plan *weirv1.HostPlan) {
+	if r.half != nil {
+		r.half.promise(plan)
+	}
+	r.mu.Lock()
+	r.plan = plan.GetSerial()
+	r.mu.Unlock()
+}
+
+// promised returns what became of the last plan.
+func (r *hostRole) promised() *weirv1.PlanState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &weirv1.PlanState{Serial: r.plan}
+	switch {
+	case r.half == nil:
+		s.Problem = "its host has no law that shares the uplink: set host.laws in the agent's file. Of the guarantee only the cap is enforced"
+	case r.h == nil:
+		s.Problem = weirv1.Reason(r.why)
+	}
+	return s
 }
 
 // open opens the host, unless a recent attempt failed.

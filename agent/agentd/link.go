@@ -116,6 +116,9 @@ func (l *link) obey(c *weirv1.Command, grants []law.Grant) {
 	if plan := c.GetPlan(); plan != nil && l.plans != nil {
 		l.plans.take(plan)
 	}
+	if plan := c.GetHostPlan(); plan != nil && l.host != nil {
+		l.host.promise(plan)
+	}
 	if len(grants) == 0 {
 		return
 	}
@@ -220,7 +223,7 @@ func (l *link) sendState(grants bool) {
 			e.State.Grants, live = live[:n], live[n:]
 			e.State.MoreGrants = uint32(len(live) + more)
 			if isHost {
-				e.State.Refused = l.host.grants.refusals()
+				e.State.Refused, e.State.HostPlan = l.host.grants.refusals(), l.host.promised()
 			} else {
 				e.State.Plan = l.plans.report()
 			}

@@ -16,6 +16,7 @@ import (
 	"weir/datapath/testnet"
 	"weir/law"
 	"weir/law/fairq"
+	"weir/law/gcc"
 	"weir/law/sicc"
 	"weir/policy"
 	"weir/policy/store"
@@ -33,7 +34,7 @@ type system struct {
 func newSystem(t *testing.T, m *machine) *system {
 	t.Helper()
 	m.stopController()
-	s := &system{machine: m, specs: law.Specs{fairq.Spec(), sicc.Spec()}}
+	s := &system{machine: m, specs: law.Specs{fairq.Spec(), sicc.Spec(), gcc.Spec()}}
 	s.reader = policy.NewReader(s.specs)
 	m.enrol("controller/c2")
 	file := filepath.Join(m.dir, "controller.yaml")
@@ -179,4 +180,44 @@ func TestPolicies_WithoutALimiter(t *testing.T) {
 	s := newSystem(t, m)
 	s.change(nil, "name: vm\nselect: {vms: {names: [web1]}}\nguarantee: {cap: 30Mbit}\n")
 	s.shows("vm off at vm h7/web1: the rate of the host's uplink is not known, so nothing can be guaranteed")
+}
+
+// Guarantees of the store reach the classes of the kernel by the law at the host: a least rate, then weights, then none again. A host
+// without such a law is shown as degraded, and what it takes from the plan before is shown, too.
+func TestPolicies_Guarantees(t *testing.T) {
+	m := newMachine(t, 2, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	file := m.hostFile(", rate: 200Mbit", 0, 1)
+	a := m.start(file)
+	s := newSystem(t, m)
+	const gold = "name: gold\nselect: {vms: {names: [web1]}}\nlaws: {gcc: {}}\nguarantee: "
+	s.change(nil, gold+"{rate: 120Mbit}\n")
+	s.shows("gold degraded at vm h7/web1: its host has no law that shares the uplink: set host.laws in the agent's file. Of the guarantee only the cap is enforced")
+	a.kill()
+	m.start(strings.Replace(file, "  vms:", "  laws: {gcc: {}}\n  vms:", 1))
+	s.shows("gold enforced")
+	for i := range 2 {
+		streams := m.Path(i).NewStreams(t, testnet.PeerIPv4(0), 1)
+		testnet.Until(t, "the stream runs", func() bool { streams.Progress(t, 1e4); return true })
+	}
+	s.classes(120, 80)
+	s.change(nil, gold+"{weight: 3}\n")
+	s.classes(150, 50)
+	s.change(nil, gold+"{rate: 40Mbit, weight: 4}\n")
+	s.classes(160, 40)
+	s.change([]string{"gold"})
+	s.classes(100, 100)
+}
+
+// classes waits until the kernel limits VMs 1 and 2 to these rates in Mbit/s, within the 2 % that a class may differ.
+func (s *system) classes(mbit ...float64) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("the VMs have %v Mbit/s", mbit), func(st *agentd.Status) bool {
+		for i, want := range mbit {
+			c := st.Host.VMs[i].Counts
+			if c == nil || float64(c.Rate) < 0.98*want*1e6 || float64(c.Rate) > 1.02*want*1e6 {
+				return false
+			}
+		}
+		return true
+	})
 }

@@ -249,7 +249,7 @@ func (x *AgentState) check() error {
 			return err
 		}
 	}
-	return x.GetPlan().check()
+	return errors.Join(x.GetPlan().check(), x.GetHostPlan().check())
 }
 
 func checkTerm(bucket uint32, term uint64, c *Controller) error {
@@ -284,7 +284,7 @@ func (x *Command) check() error {
 			return fmt.Errorf("grant %d: %w", i, err)
 		}
 	}
-	return x.GetPlan().check()
+	return errors.Join(x.GetPlan().check(), x.GetHostPlan().check())
 }
 
 func (x *Heartbeat) check() error {

@@ -39,7 +39,7 @@ func events() *Events {
 		Drops: []*Drop{{Port: 1, Flow: flow()}}, Deadlines: []*Deadline{{Flow: flow(), SizeBytes: 1e5, WithinNs: 1e7}},
 		State: &AgentState{Version: "1", Terms: []*SeenTerm{{Bucket: 2, Term: 5, Controller: controller()}}, Grants: []*LiveGrant{{Grant: grant(), Bucket: 2, Term: 5}},
 			Plan:    &PlanState{Serial: 9, Problem: "too much", Ports: []*PortState{{Port: 1, Law: "fairq", Off: true, Reason: "no queue"}}},
-			Refused: []*RefusedGrant{{Vm: 4, Owner: 7, Reason: "no_rate"}}},
+			Refused: []*RefusedGrant{{Vm: 4, Owner: 7, Reason: "no_rate"}}, HostPlan: &PlanState{Serial: 8, Problem: "no uplink"}},
 		Inventory: &Inventory{Serial: 1, Parts: 1, Hypervisor: &Hypervisor{Rate: 1e10, Labels: map[string]string{"rack": "1"}}, Guests: []*Guest{{
 			Vm: 4, Name: "web", Port: "vnet0", Addresses: []*Range{NewRange(netip.MustParsePrefix("10.0.0.1/32"))}, Labels: map[string]string{"tier": "front"},
 		}}},
@@ -47,7 +47,11 @@ func events() *Events {
 }
 
 func command() *Command {
-	return &Command{Bucket: 2, Term: 5, Controller: controller(), Sequence: 1, Incarnation: 7, EchoNs: 1e9, Grants: []*Grant{grant()}, Plan: plan()}
+	return &Command{Bucket: 2, Term: 5, Controller: controller(), Sequence: 1, Incarnation: 7, EchoNs: 1e9, Grants: []*Grant{grant()}, Plan: plan(), HostPlan: hostPlan()}
+}
+
+func hostPlan() *HostPlan {
+	return &HostPlan{Serial: 3, Guests: []*GuestShare{{Vm: 4, Rate: 1e8, Weight: 3}, {Vm: 5, Weight: 1}}}
 }
 
 func plan() *PortPlan {
@@ -185,6 +189,17 @@ func rows() []row {
 	evt("owner of a refused grant", "owner 256", func(m *Events) { m.State.Refused[0].Owner = 256 })
 
 	cmd("plan without number", "without a serial number", func(m *Command) { m.Plan.Serial = 0 })
+	cmd("host plan without number", "without a serial number", func(m *Command) { m.HostPlan.Serial = 0 })
+	cmd("4098 VMs of a plan", "4098 VMs of a plan", func(m *Command) {
+		for i := range uint32(MaxGuests) {
+			m.HostPlan.Guests = append(m.HostPlan.Guests, &GuestShare{Vm: i + 9})
+		}
+	})
+	cmd("planned VM twice", "VM 5 without a number, or twice", func(m *Command) { m.HostPlan.Guests[0].Vm = 5 })
+	cmd("planned VM 0", "VM 0 without a number", func(m *Command) { m.HostPlan.Guests[0].Vm = 0 })
+	cmd("rate of a plan", "VM 4: 100000000000001 bit/s", func(m *Command) { m.HostPlan.Guests[0].Rate = MaxRate + 1 })
+	cmd("weight of a plan", "a weight of 1048577", func(m *Command) { m.HostPlan.Guests[0].Weight = MaxWeight + 1 })
+	evt("problem of a host plan", "a reason of 8 bytes", func(m *Events) { m.State.HostPlan.Problem = "no\x1buplink"[:8] })
 	cmd("65 settings", "65 settings", func(m *Command) {
 		for len(m.Plan.Settings) <= MaxSettings {
 			m.Plan.Settings = append(m.Plan.Settings, m.Plan.Settings[0])

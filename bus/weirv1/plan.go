@@ -11,15 +11,50 @@ import (
 )
 
 // Number sets the plan's serial number, which follows from its content: equal plans have the same number.
-func (x *PortPlan) Number() error {
+func (x *PortPlan) Number() (err error) {
 	x.Serial = 0
-	b, err := (proto.MarshalOptions{Deterministic: true}).Marshal(x)
+	x.Serial, err = numberOf(x)
+	return err
+}
+
+// Number sets the plan's serial number, as that of a PortPlan.
+func (x *HostPlan) Number() (err error) {
+	x.Serial = 0
+	x.Serial, err = numberOf(x)
+	return err
+}
+
+func numberOf(m proto.Message) (uint64, error) {
+	b, err := (proto.MarshalOptions{Deterministic: true}).Marshal(m)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(b) // returns no error
-	x.Serial = max(h.Sum64(), 1)
+	return max(h.Sum64(), 1), nil
+}
+
+// check accepts nil.
+func (x *HostPlan) check() error {
+	if x == nil {
+		return nil
+	}
+	if x.GetSerial() == 0 {
+		return errors.New("a plan without a serial number")
+	}
+	if err := atMost("VMs of a plan", x.GetGuests(), MaxGuests); err != nil {
+		return err
+	}
+	seen := make(map[uint32]bool, len(x.GetGuests()))
+	for _, g := range x.GetGuests() {
+		switch {
+		case g.GetVm() == 0 || seen[g.GetVm()]:
+			return fmt.Errorf("VM %d without a number, or twice", g.GetVm())
+		case g.GetRate() > MaxRate || g.GetWeight() > MaxWeight:
+			return fmt.Errorf("VM %d: %d bit/s and a weight of %d", g.GetVm(), g.GetRate(), g.GetWeight())
+		}
+		seen[g.GetVm()] = true
+	}
 	return nil
 }
 

@@ -1197,6 +1197,7 @@ type AgentState struct {
 	MoreGrants    uint32                 `protobuf:"varint,4,opt,name=more_grants,json=moreGrants,proto3" json:"more_grants,omitempty"` // live grants that the list leaves out
 	Plan          *PlanState             `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`                                // of a switch whose laws are left to policies
 	Refused       []*RefusedGrant        `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`                          // of the last second; at most 64
+	HostPlan      *PlanState             `protobuf:"bytes,7,opt,name=host_plan,json=hostPlan,proto3" json:"host_plan,omitempty"`        // of a host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1269,6 +1270,13 @@ func (x *AgentState) GetPlan() *PlanState {
 func (x *AgentState) GetRefused() []*RefusedGrant {
 	if x != nil {
 		return x.Refused
+	}
+	return nil
+}
+
+func (x *AgentState) GetHostPlan() *PlanState {
+	if x != nil {
+		return x.HostPlan
 	}
 	return nil
 }
@@ -1649,7 +1657,8 @@ type Command struct {
 	Incarnation   uint64    `protobuf:"fixed64,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	EchoNs        uint64    `protobuf:"varint,6,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"`
 	Grants        []*Grant  `protobuf:"bytes,7,rep,name=grants,proto3" json:"grants,omitempty"`
-	Plan          *PortPlan `protobuf:"bytes,8,opt,name=plan,proto3" json:"plan,omitempty"` // none: the last one stays
+	Plan          *PortPlan `protobuf:"bytes,8,opt,name=plan,proto3" json:"plan,omitempty"`                         // none: the last one stays
+	HostPlan      *HostPlan `protobuf:"bytes,9,opt,name=host_plan,json=hostPlan,proto3" json:"host_plan,omitempty"` // the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1740,6 +1749,128 @@ func (x *Command) GetPlan() *PortPlan {
 	return nil
 }
 
+func (x *Command) GetHostPlan() *HostPlan {
+	if x != nil {
+		return x.HostPlan
+	}
+	return nil
+}
+
+// HostPlan is what policies guarantee the VMs of a host: all of it, so that VMs that it leaves out have no guarantee. The law at the
+// host keeps to it. The agent keeps the last one until it ends, also without a controller.
+type HostPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Serial        uint64                 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"` // equal plans have equal numbers
+	Guests        []*GuestShare          `protobuf:"bytes,2,rep,name=guests,proto3" json:"guests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostPlan) Reset() {
+	*x = HostPlan{}
+	mi := &file_weir_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostPlan) ProtoMessage() {}
+
+func (x *HostPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostPlan.ProtoReflect.Descriptor instead.
+func (*HostPlan) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HostPlan) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *HostPlan) GetGuests() []*GuestShare {
+	if x != nil {
+		return x.Guests
+	}
+	return nil
+}
+
+// GuestShare is a VM's guarantee at its host's uplink.
+type GuestShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Vm            uint32                 `protobuf:"varint,1,opt,name=vm,proto3" json:"vm,omitempty"`
+	Rate          uint64                 `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`     // least, bit/s; 0: none
+	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"` // share of the rest, relative to other VMs; 0: that of a VM without a guarantee
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuestShare) Reset() {
+	*x = GuestShare{}
+	mi := &file_weir_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuestShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuestShare) ProtoMessage() {}
+
+func (x *GuestShare) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuestShare.ProtoReflect.Descriptor instead.
+func (*GuestShare) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GuestShare) GetVm() uint32 {
+	if x != nil {
+		return x.Vm
+	}
+	return 0
+}
+
+func (x *GuestShare) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *GuestShare) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
 // PortPlan is which laws policies want at the ports of a switch: all of it, so that ports that it leaves out have none. The
 // agent keeps the last one, also without a controller.
 type PortPlan struct {
@@ -1753,7 +1884,7 @@ type PortPlan struct {
 
 func (x *PortPlan) Reset() {
 	*x = PortPlan{}
-	mi := &file_weir_proto_msgTypes[22]
+	mi := &file_weir_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1896,7 @@ func (x *PortPlan) String() string {
 func (*PortPlan) ProtoMessage() {}
 
 func (x *PortPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[22]
+	mi := &file_weir_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1909,7 @@ func (x *PortPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortPlan.ProtoReflect.Descriptor instead.
 func (*PortPlan) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{22}
+	return file_weir_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PortPlan) GetSerial() uint64 {
@@ -1814,7 +1945,7 @@ type LawSetting struct {
 
 func (x *LawSetting) Reset() {
 	*x = LawSetting{}
-	mi := &file_weir_proto_msgTypes[23]
+	mi := &file_weir_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1957,7 @@ func (x *LawSetting) String() string {
 func (*LawSetting) ProtoMessage() {}
 
 func (x *LawSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[23]
+	mi := &file_weir_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1970,7 @@ func (x *LawSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LawSetting.ProtoReflect.Descriptor instead.
 func (*LawSetting) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{23}
+	return file_weir_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LawSetting) GetLaw() string {
@@ -1873,7 +2004,7 @@ type PlannedPort struct {
 
 func (x *PlannedPort) Reset() {
 	*x = PlannedPort{}
-	mi := &file_weir_proto_msgTypes[24]
+	mi := &file_weir_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2016,7 @@ func (x *PlannedPort) String() string {
 func (*PlannedPort) ProtoMessage() {}
 
 func (x *PlannedPort) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[24]
+	mi := &file_weir_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2029,7 @@ func (x *PlannedPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedPort.ProtoReflect.Descriptor instead.
 func (*PlannedPort) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{24}
+	return file_weir_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlannedPort) GetPort() uint32 {
@@ -1931,7 +2062,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_weir_proto_msgTypes[25]
+	mi := &file_weir_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2074,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[25]
+	mi := &file_weir_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2087,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{25}
+	return file_weir_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Grant) GetOwner() uint32 {
@@ -2029,7 +2160,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_weir_proto_msgTypes[26]
+	mi := &file_weir_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2172,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[26]
+	mi := &file_weir_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2185,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{26}
+	return file_weir_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Flow) GetSource() []byte {
@@ -2104,7 +2235,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_proto_msgTypes[27]
+	mi := &file_weir_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2247,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[27]
+	mi := &file_weir_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2260,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{27}
+	return file_weir_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Heartbeat) GetController() *Controller {
@@ -2163,7 +2294,7 @@ type HeldBucket struct {
 
 func (x *HeldBucket) Reset() {
 	*x = HeldBucket{}
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2306,7 @@ func (x *HeldBucket) String() string {
 func (*HeldBucket) ProtoMessage() {}
 
 func (x *HeldBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2319,7 @@ func (x *HeldBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBucket.ProtoReflect.Descriptor instead.
 func (*HeldBucket) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{28}
+	return file_weir_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HeldBucket) GetBucket() uint32 {
@@ -2317,7 +2448,7 @@ const file_weir_proto_rawDesc = "" +
 	"\x04flow\x18\x01 \x01(\v2\r.weir.v1.FlowR\x04flow\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x1b\n" +
-	"\twithin_ns\x18\x03 \x01(\x04R\bwithinNs\"\xf5\x01\n" +
+	"\twithin_ns\x18\x03 \x01(\x04R\bwithinNs\"\xa6\x02\n" +
 	"\n" +
 	"AgentState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12'\n" +
@@ -2326,7 +2457,8 @@ const file_weir_proto_rawDesc = "" +
 	"\vmore_grants\x18\x04 \x01(\rR\n" +
 	"moreGrants\x12&\n" +
 	"\x04plan\x18\x05 \x01(\v2\x12.weir.v1.PlanStateR\x04plan\x12/\n" +
-	"\arefused\x18\x06 \x03(\v2\x15.weir.v1.RefusedGrantR\arefused\"g\n" +
+	"\arefused\x18\x06 \x03(\v2\x15.weir.v1.RefusedGrantR\arefused\x12/\n" +
+	"\thost_plan\x18\a \x01(\v2\x12.weir.v1.PlanStateR\bhostPlan\"g\n" +
 	"\tPlanState\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x12(\n" +
@@ -2353,7 +2485,7 @@ const file_weir_proto_rawDesc = "" +
 	"\n" +
 	"Controller\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03run\x18\x02 \x01(\x06R\x03run\"\x90\x02\n" +
+	"\x03run\x18\x02 \x01(\x06R\x03run\"\xc0\x02\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x123\n" +
@@ -2364,7 +2496,16 @@ const file_weir_proto_rawDesc = "" +
 	"\vincarnation\x18\x05 \x01(\x06R\vincarnation\x12\x17\n" +
 	"\aecho_ns\x18\x06 \x01(\x04R\x06echoNs\x12&\n" +
 	"\x06grants\x18\a \x03(\v2\x0e.weir.v1.GrantR\x06grants\x12%\n" +
-	"\x04plan\x18\b \x01(\v2\x11.weir.v1.PortPlanR\x04plan\"\x7f\n" +
+	"\x04plan\x18\b \x01(\v2\x11.weir.v1.PortPlanR\x04plan\x12.\n" +
+	"\thost_plan\x18\t \x01(\v2\x11.weir.v1.HostPlanR\bhostPlan\"O\n" +
+	"\bHostPlan\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12+\n" +
+	"\x06guests\x18\x02 \x03(\v2\x13.weir.v1.GuestShareR\x06guests\"H\n" +
+	"\n" +
+	"GuestShare\x12\x0e\n" +
+	"\x02vm\x18\x01 \x01(\rR\x02vm\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x16\n" +
+	"\x06weight\x18\x03 \x01(\rR\x06weight\"\x7f\n" +
 	"\bPortPlan\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12/\n" +
 	"\bsettings\x18\x02 \x03(\v2\x13.weir.v1.LawSettingR\bsettings\x12*\n" +
@@ -2423,7 +2564,7 @@ func file_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_weir_proto_goTypes = []any{
 	(GrantKind)(0),       // 0: weir.v1.GrantKind
 	(*Origin)(nil),       // 1: weir.v1.Origin
@@ -2448,16 +2589,18 @@ var file_weir_proto_goTypes = []any{
 	(*LiveGrant)(nil),    // 20: weir.v1.LiveGrant
 	(*Controller)(nil),   // 21: weir.v1.Controller
 	(*Command)(nil),      // 22: weir.v1.Command
-	(*PortPlan)(nil),     // 23: weir.v1.PortPlan
-	(*LawSetting)(nil),   // 24: weir.v1.LawSetting
-	(*PlannedPort)(nil),  // 25: weir.v1.PlannedPort
-	(*Grant)(nil),        // 26: weir.v1.Grant
-	(*Flow)(nil),         // 27: weir.v1.Flow
-	(*Heartbeat)(nil),    // 28: weir.v1.Heartbeat
-	(*HeldBucket)(nil),   // 29: weir.v1.HeldBucket
-	nil,                  // 30: weir.v1.Hypervisor.LabelsEntry
-	nil,                  // 31: weir.v1.SwitchPort.LabelsEntry
-	nil,                  // 32: weir.v1.Guest.LabelsEntry
+	(*HostPlan)(nil),     // 23: weir.v1.HostPlan
+	(*GuestShare)(nil),   // 24: weir.v1.GuestShare
+	(*PortPlan)(nil),     // 25: weir.v1.PortPlan
+	(*LawSetting)(nil),   // 26: weir.v1.LawSetting
+	(*PlannedPort)(nil),  // 27: weir.v1.PlannedPort
+	(*Grant)(nil),        // 28: weir.v1.Grant
+	(*Flow)(nil),         // 29: weir.v1.Flow
+	(*Heartbeat)(nil),    // 30: weir.v1.Heartbeat
+	(*HeldBucket)(nil),   // 31: weir.v1.HeldBucket
+	nil,                  // 32: weir.v1.Hypervisor.LabelsEntry
+	nil,                  // 33: weir.v1.SwitchPort.LabelsEntry
+	nil,                  // 34: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
 	1,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
@@ -2472,34 +2615,37 @@ var file_weir_proto_depIdxs = []int32{
 	8,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
 	9,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
 	7,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
-	30, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
-	31, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	32, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
+	33, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
 	10, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
-	32, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	34, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
 	12, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	27, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	27, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	29, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	29, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
 	19, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
 	20, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
 	16, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
 	18, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
-	17, // 23: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
-	21, // 24: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
-	26, // 25: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
-	21, // 26: weir.v1.Command.controller:type_name -> weir.v1.Controller
-	26, // 27: weir.v1.Command.grants:type_name -> weir.v1.Grant
-	23, // 28: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
-	24, // 29: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
-	25, // 30: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
-	0,  // 31: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	27, // 32: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	21, // 33: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	29, // 34: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	16, // 23: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
+	17, // 24: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
+	21, // 25: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
+	28, // 26: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
+	21, // 27: weir.v1.Command.controller:type_name -> weir.v1.Controller
+	28, // 28: weir.v1.Command.grants:type_name -> weir.v1.Grant
+	25, // 29: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
+	23, // 30: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
+	24, // 31: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
+	26, // 32: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
+	27, // 33: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
+	0,  // 34: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
+	29, // 35: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	21, // 36: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	31, // 37: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -2513,7 +2659,7 @@ func file_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4,7 +4,7 @@
 //	decode.go     decoders: sizes, counts and ranges are checked
 //	grant.go      law.Grant and law.Flow
 //	inventory.go  what an agent has, and its parts
-//	plan.go       the laws of a switch's ports
+//	plan.go       the laws of a switch's ports, and the guarantees of a host's VMs
 //	totals.go     an agent's readings as messages
 //	differences.go  messages as a controller's events
 //
@@ -34,6 +34,7 @@ const (
 	MaxName      = 63   // bytes of a name
 	MaxLease     = time.Minute
 	MaxWindow    = 65535 << 14     // bytes, the largest receive window of TCP (RFC 7323, 2.3)
+	MaxWeight    = 1 << 20         // of a VM's guarantee
 	MaxRate      = 100e12          // bit/s
 	maxTotal     = 1<<62 - 1       // bytes or packets
 	maxDuration  = uint64(1 << 62) // ns

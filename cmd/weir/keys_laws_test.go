@@ -79,6 +79,15 @@ var keysOfLaws = map[string][]keyCase{
 	"params of gcc.fast_after":           {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
 	"params of gcc.fast_increase":        {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
 	"params of gcc.depth":                {{see: isRefused, says: "params.depth: hosts' limiters have a bucket of 10 ms", set: "schemes.droptail.params.depth=5ms", with: keysGCC}},
+	"params of hygenicc.interval":        {{set: "schemes.droptail.params.interval=20ms", with: keysHyGenICC}},
+	"params of hygenicc.feedback":        {{set: "schemes.droptail.params.feedback=evil_bit", with: keysHyGenICC}},
+	"params of hygenicc.decrease":        {{set: "schemes.droptail.params.decrease=1Mbit", with: keysHyGenICC}},
+	"params of hygenicc.increase":        {{set: "schemes.droptail.params.increase=1kbit", with: keysHyGenICC}},
+	"params of hygenicc.timeout":         {{set: "schemes.droptail.params.timeout=20ms", with: keysHyGenICC}},
+	"params of hygenicc.period":          {{set: "schemes.droptail.params.period=5ms", with: keysHyGenICC}},
+	"params of hygenicc.min_rate":        {{see: inTest, says: "../../law/hygenicc/host_test.go TestHost_Messages"}},
+	"params of hygenicc.inactivity":      {{see: inTest, says: "../../law/hygenicc/host_test.go TestHost_Model"}},
+	"params of hygenicc.depth":           {{see: isRefused, says: "params.depth: hosts' limiters have a bucket of 10 ms", set: "schemes.droptail.params.depth=5ms", with: keysHyGenICC}},
 	"params of sicc.source_share":        {{see: inTest, says: "../../law/sicc/share_test.go TestShare_Windows"}},
 }
 
@@ -87,6 +96,7 @@ const (
 	keysACDC     = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
 	keysSICC     = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
 	keysGCC      = "schemes.droptail.laws=[gcc, ecn]  schemes.droptail.params={threshold: 15KB}"
+	keysHyGenICC = "schemes.droptail.laws=[hygenicc, ecn]  schemes.droptail.params={threshold: 15KB}"
 	keysNS2      = "schemes.droptail.laws=[siccns2]  schemes.droptail.params={on_fraction: 0.1, off_fraction: 0.05}"
 	keysFairQ    = "schemes.droptail.laws=[fairq]"
 	keysFairQCtl = "schemes.droptail.laws=[fairqctl]"

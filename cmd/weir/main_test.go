@@ -8,7 +8,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"weir/cmd/weir/laws"
 	"weir/internal/testroot"
+	"weir/law"
 )
 
 // Two versions of weir, each a command of the tests.
@@ -18,9 +20,15 @@ const older, newer = "v0.4.0", "v0.4.1"
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"weir": main, "weir-confined": confined,
-		"weir-other": otherBuild,
-		older:        func() { version = older; main() }, newer: func() { version = newer; main() },
+		"weir-other":  otherBuild,
+		"weir-absent": func() { announceAbsent(); main() },
+		older:         func() { version = older; main() }, newer: func() { version = newer; main() },
 	})
+}
+
+// announceAbsent has files name the law absent, which no world has.
+func announceAbsent() {
+	laws.Announce(law.Spec{Name: "absent", Params: func() any { return &struct{}{} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort}})
 }
 
 // TestScripts runs testdata/*.txtar: command lines with their expected output and exit code.

@@ -59,11 +59,11 @@ func newFluid(t *testing.T, senders int, change func(*Config)) *fluid {
 
 func (f *fluid) step(i int, e law.Event) {
 	f.hosts[i].Step(f.now, e, nil)
-	g := f.hosts[i].guests[0]
+	g := f.hosts[i].Guests()[0]
 	if f.rates[i] = 0; f.sends[i] {
 		f.rates[i] = 1e9
-		if g.granted > 0 {
-			f.rates[i] = float64(g.granted)
+		if g.Granted > 0 {
+			f.rates[i] = float64(g.Granted)
 		}
 	}
 }

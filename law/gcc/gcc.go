@@ -7,7 +7,6 @@ package gcc
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"weir/law"
 	"weir/law/limiter"
@@ -50,25 +49,16 @@ func Default() *Config {
 	}
 }
 
-// Limits of parameters.
-const (
-	leastPeriod = law.Duration(10e3)
-	mostTime    = law.Duration(time.Hour)
-	mostRate    = law.Rate(1e13)
-)
-
 // Check returns an error for parameters that cannot work together.
 func (c *Config) Check() error {
-	for _, d := range []law.Duration{c.Interval, c.Period, c.Timeout, c.Inactivity, c.FastAfter} {
-		if d > mostTime {
-			return fmt.Errorf("interval, period, timeout, inactivity, fast_after: %v is more than %v", d, mostTime)
-		}
+	if err := c.Params.Check(); err != nil {
+		return err
 	}
 	switch {
-	case c.Period < leastPeriod:
-		return fmt.Errorf("period: %v is shorter than a host's timer: choose %v or more", c.Period, leastPeriod)
-	case c.MinRate > mostRate || c.Increase > mostRate || c.Decrease > mostRate || c.FastIncrease > mostRate:
-		return fmt.Errorf("min_rate, increase, decrease, fast_increase: at most %v", mostRate)
+	case c.Interval > limiter.MostTime || c.FastAfter > limiter.MostTime:
+		return fmt.Errorf("interval, fast_after: at most %v", limiter.MostTime)
+	case c.FastIncrease > limiter.MostRate:
+		return fmt.Errorf("fast_increase: at most %v", limiter.MostRate)
 	case c.Inactivity < c.Interval:
 		return fmt.Errorf("inactivity: %v is shorter than interval, after which a host looks at what its VMs sent: choose %v or more", c.Inactivity, c.Interval)
 	case c.Variant == Paper && c.Increase == 0:
@@ -81,9 +71,7 @@ func (c *Config) Check() error {
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "gcc", Folder: "sdn-gcc", Title: "SDN-GCC (paper 000)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
-		Idle: map[string]law.Idle{
-			"depth": {Why: "hosts' limiters have a bucket of 10 ms (core/bucket.h)", Do: "remove it"},
-		},
+		Idle:  map[string]law.Idle{"depth": limiter.IdleDepth()},
 		Sites: []law.Site{law.Uplink, law.VMPort, law.Controller}, Signals: []law.Signal{law.Marks},
 		// The law ecn runs at the same port and sets the marks.
 		Claims:   []law.Resource{law.ECN, law.SendRate},

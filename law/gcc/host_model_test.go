@@ -38,14 +38,25 @@ type modelVM struct {
 func (m *hostModel) rates(until time.Duration) map[law.VM]float64 {
 	vms := map[law.VM]*modelVM{}
 	uplink := 0.0
+	weight := func(v *modelVM) float64 { return float64(max(v.Guarantee.Weight, 1)) }
+	least := func(v *modelVM) float64 { return float64(max(v.Guarantee.Rate, m.p.MinRate)) }
+	// A level, multiplied by the weight, is the share of each VM that its least rate does not exceed. The shares make up the uplink.
 	share := func(v *modelVM) float64 {
-		all := 0.0
-		for _, o := range vms {
-			if o.active {
-				all += float64(max(o.Guarantee.Weight, 1))
+		low, high := 0.0, uplink
+		for range 100 {
+			level, all := (low+high)/2, 0.0
+			for _, o := range vms {
+				if o.active {
+					all += max(least(o), level*weight(o))
+				}
+			}
+			if all > uplink {
+				high = level
+			} else {
+				low = level
 			}
 		}
-		return max(uplink*float64(max(v.Guarantee.Weight, 1))/all, float64(m.p.MinRate))
+		return max(least(v), low*weight(v))
 	}
 	shrink := func() {
 		for _, v := range vms {
@@ -76,14 +87,13 @@ func (m *hostModel) rates(until time.Duration) map[law.VM]float64 {
 			if v.congested {
 				continue
 			}
-			weight := float64(max(v.Guarantee.Weight, 1))
 			switch {
 			case jump && m.p.Variant == Code:
 				v.rate = v.rate/2 + v.before/2 + share(v)/10
 			case m.p.Variant == Paper && at-v.heard >= time.Duration(m.p.FastAfter):
-				v.rate += weight * float64(m.p.FastIncrease)
+				v.rate += weight(v) * float64(m.p.FastIncrease)
 			default:
-				v.rate += weight * float64(m.p.Increase)
+				v.rate += weight(v) * float64(m.p.Increase)
 			}
 			v.rate = math.Min(v.rate, share(v))
 		}
@@ -136,7 +146,7 @@ func (m *hostModel) rates(until time.Duration) map[law.VM]float64 {
 				}
 				v.alpha = v.alpha*15/16 + part/16
 				v.out, v.marks = 0, 0
-				v.rate = math.Max(float64(m.p.MinRate), share(v)*(1-v.alpha))
+				v.rate = math.Max(least(v), share(v)*(1-v.alpha))
 			}
 		case *telemetry.Marked:
 			v := vms[e.VM]
@@ -154,12 +164,12 @@ func (m *hostModel) rates(until time.Duration) map[law.VM]float64 {
 				v.marks += n
 			case Code:
 				if v.rate/1e6 > n+10 && (n >= v.previous || gone >= 3*ms) {
-					v.rate = math.Max(float64(m.p.MinRate), v.rate-n*5e6)
+					v.rate = math.Max(least(v), v.rate-n*5e6)
 				}
 				v.previous = n
 			case Paper:
 				line := uplink / 8 / 1500 * 0.005 // packets in 5 ms
-				v.rate = math.Max(float64(m.p.MinRate), v.rate-v.rate*0.8*math.Min(1, n/line))
+				v.rate = math.Max(least(v), v.rate-v.rate*0.8*math.Min(1, n/line))
 			}
 		}
 	}
@@ -220,18 +230,18 @@ func TestHost_Model(t *testing.T) {
 			m.events = append(m.events, hostEvent{now, e})
 			step(e)
 			want := m.rates(now)
-			for _, g := range h.guests {
-				r, active := want[g.number]
-				if g.active != active {
-					t.Fatalf("at %v VM %d is active: %v, want %v", now, g.number, g.active, active)
+			for _, g := range h.Guests() {
+				r, active := want[g.Number]
+				if g.Active != active {
+					t.Fatalf("at %v VM %d is active: %v, want %v", now, g.Number, g.Active, active)
 				}
-				if active && math.Abs(g.rate-r) > 1e-6*r+1e-3 {
-					t.Fatalf("at %v VM %d has %v, want %v", now, g.number, g.rate, r)
+				if active && math.Abs(g.Rate-r) > 1e-6*r+1e-3 {
+					t.Fatalf("at %v VM %d has %v, want %v", now, g.Number, g.Rate, r)
 				}
-				limited := active && uplink > 0 && g.rate < uplink
-				is := float64(granted[g.number])
-				if limited != (is > 0) || limited && math.Abs(is-g.rate) > g.rate/190+1 {
-					t.Fatalf("at %v VM %d has %v of %v and is granted %v", now, g.number, g.rate, uplink, is)
+				limited := active && uplink > 0 && g.Rate < uplink
+				is := float64(granted[g.Number])
+				if limited != (is > 0) || limited && math.Abs(is-g.Rate) > g.Rate/190+1 {
+					t.Fatalf("at %v VM %d has %v of %v and is granted %v", now, g.Number, g.Rate, uplink, is)
 				}
 			}
 		}

@@ -1,10 +1,21 @@
-// Package hygenicc is HyGenICC: the parameters of per-VM rates that the sending host sets from the marks its peers count
-// (SPEC 1.9).
+// Package hygenicc is HyGenICC, which paper 000 compares SDN-GCC with (SPEC 1.9). Its two halves are laws of their own:
+//
+//	receiver.go  at the host that gets marked packets: it counts them for each pair, and sends the counts back
+//	host.go      at the host that sent them: the rate of each VM, from these counts and from the clock
 package hygenicc
 
 import (
+	"fmt"
+	"time"
+
 	"weir/law"
 	"weir/law/limiter"
+)
+
+// Values of Config.Feedback.
+const (
+	Bit     = "evil_bit"
+	Message = "message"
 )
 
 // Config configures hygenicc, SPEC 1.9.
@@ -20,16 +31,36 @@ func Default() *Config {
 		Params: limiter.Params{
 			MinRate: 10e6, Period: 500e3, Depth: 25e6, Timeout: 2e6, Inactivity: 1e9, Increase: 1e6, Decrease: 5e6,
 		},
-		Interval: 500e3, Feedback: "message",
+		Interval: 500e3, Feedback: Message,
 	}
+}
+
+// Check returns an error for parameters that cannot work together.
+func (c *Config) Check() error {
+	if c.Inactivity < c.Interval {
+		return fmt.Errorf("inactivity: %v is shorter than interval, after which a host looks at what its VMs sent: choose %v or more", c.Inactivity, c.Interval)
+	}
+	return c.Params.Check()
 }
 
 // Spec describes hygenicc.
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "hygenicc", Folder: "sdn-gcc", Title: "SDN-GCC (paper 000)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
-		Sites: []law.Site{law.SwitchPort, law.Uplink, law.VMPort}, Signals: []law.Signal{law.Backlog, law.Marks},
-		// The law ecn runs at the same port and sets the marks.
-		Claims: []law.Resource{law.ECN, law.Shim, law.SendRate},
+		Idle:  map[string]law.Idle{"depth": limiter.IdleDepth()},
+		Sites: []law.Site{law.Uplink, law.VMPort}, Signals: []law.Signal{law.Marks},
+		// The law ecn runs at the switches' ports and sets the marks.
+		Claims:   []law.Resource{law.ECN, law.Shim, law.SendRate},
+		Interval: func(params any) law.Duration { return params.(*Config).Interval },
+		Clear:    func(any) string { return law.ClearAll },
+		New: func(site law.Site, params any, _ *law.Topology) (law.Law, error) {
+			if site == law.VMPort {
+				return NewReceiver(*params.(*Config))
+			}
+			return NewHost(*params.(*Config))
+		},
 	}
 }
+
+// messageEvery is the least time between two messages of a pair with few marks (published code).
+const messageEvery = time.Millisecond

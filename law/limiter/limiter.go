@@ -1,7 +1,13 @@
-// Package limiter has the common parameters of the laws that limit a VM's rate.
+// Package limiter has what the laws share that limit a VM's rate at its host: the parameters, the shim that follows the VMs, and the
+// law of the published code.
 package limiter
 
-import "weir/law"
+import (
+	"fmt"
+	"time"
+
+	"weir/law"
+)
 
 // Params are common to the laws that limit a VM's rate, SPEC 1.6 and 1.9.
 type Params struct {
@@ -12,4 +18,32 @@ type Params struct {
 	Inactivity law.Duration `json:"inactivity" above:"0" jsonschema_description:"a VM without traffic frees its share after it"`
 	Increase   law.Rate     `json:"increase" jsonschema_description:"added to the rate each period without congestion"`
 	Decrease   law.Rate     `json:"decrease" jsonschema_description:"taken from the rate for each mark"`
+}
+
+// IdleDepth is why Depth has no effect.
+func IdleDepth() law.Idle {
+	return law.Idle{Why: "hosts' limiters have a bucket of 10 ms (core/bucket.h)", Do: "remove it"}
+}
+
+// Limits of parameters.
+const (
+	LeastPeriod = law.Duration(10e3)
+	MostTime    = law.Duration(time.Hour)
+	MostRate    = law.Rate(1e13)
+)
+
+// Check returns an error for a parameter that is out of range.
+func (p *Params) Check() error {
+	for _, d := range []law.Duration{p.Period, p.Timeout, p.Inactivity} {
+		if d > MostTime {
+			return fmt.Errorf("period, timeout, inactivity: %v is more than %v", d, MostTime)
+		}
+	}
+	switch {
+	case p.Period < LeastPeriod:
+		return fmt.Errorf("period: %v is shorter than a host's timer: choose %v or more", p.Period, LeastPeriod)
+	case p.MinRate > MostRate || p.Increase > MostRate || p.Decrease > MostRate:
+		return fmt.Errorf("min_rate, increase, decrease: at most %v", MostRate)
+	}
+	return nil
 }

@@ -79,6 +79,13 @@ type Marked struct {
 	Marks uint64 // in units of 1/OneMark of a packet, at most MaxMarks packets
 }
 
+// Came is packets with CE that came to a host from one source for one of its VMs, as the host's uplink saw them.
+type Came struct {
+	VM     law.VM
+	Source netip.Addr
+	Marks  uint64 // packets
+}
+
 // Units and limit of Marked.
 const (
 	OneMark  = 256
@@ -176,3 +183,6 @@ func (*Sent) LawEvent() {}
 
 // LawEvent makes it an Event.
 func (*Marked) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*Came) LawEvent() {}

@@ -78,18 +78,35 @@ type watched struct {
 // vmOf returns the VM that a host of the network is.
 func vmOf(host network.NodeID) law.VM { return law.VM(host + 1) }
 
-func (c *controlled) put(r *experiment.Run, name string, l law.Law) (err error) {
+// hypervisors makes every guest a VM with enforcement. It returns what the hosts' agents report at first.
+func (c *controlled) hypervisors(r *experiment.Run, name string) (inventories []law.Event, err error) {
 	if c.messenger, err = NewMessenger(c.net, r, name); err != nil {
-		return err
+		return nil, err
 	}
 	params := law.Pointer(r.Params[name])
 	c.hosts = NewHosts(c.net)
 	if c.spec.Clear != nil {
 		c.hosts.ecn = newVMECN(c.spec.Clear(params))
 	}
-	inventories, err := c.putHosts(r, params)
+	if inventories, err = c.putHosts(r, params); err != nil {
+		return nil, fmt.Errorf("law %s: %w", name, err)
+	}
+	return inventories, nil
+}
+
+// begin begins the agents: they live as long as the run.
+func (c *controlled) begin() {
+	c.heartbeat.Init(c)
+	c.Happen(nil, c.net.Queue.Now())
+	for _, u := range c.uplinks {
+		u.begin()
+	}
+}
+
+func (c *controlled) put(r *experiment.Run, name string, l law.Law) error {
+	inventories, err := c.hypervisors(r, name)
 	if err != nil {
-		return fmt.Errorf("law %s: %w", name, err)
+		return err
 	}
 	if c.controller, err = c.messenger.Add(control.SiteOptions{Name: "controller of " + name, Law: l, Route: c.route}); err != nil {
 		return err
@@ -118,15 +135,11 @@ func (c *controlled) put(r *experiment.Run, name string, l law.Law) (err error) 
 	for _, e := range inventories { // agents report them when they start, long before the traffic
 		c.controller.Event(e)
 	}
-	c.heartbeat.Init(c)
-	c.Happen(nil, c.net.Queue.Now())
-	for _, u := range c.uplinks {
-		u.begin()
-	}
+	c.begin()
 	return nil
 }
 
-// putHosts makes every guest a VM with enforcement. It returns what the hosts' agents report at first.
+// putHosts makes the VMs.
 func (c *controlled) putHosts(r *experiment.Run, params any) (inventories []law.Event, err error) {
 	if slices.Contains(c.spec.Sites, law.Uplink) {
 		return c.putUplinks(r, params)
@@ -187,7 +200,7 @@ func (c *controlled) Tally() law.Tally {
 	m, h := c.messenger.Counts(), c.hosts.Counts()
 	t := law.Tally{
 		"messages": uint64(m.Sent), "messages_lost": uint64(m.Lost + m.Full), "grants": uint64(c.controller.Counts().Actions),
-		"acks_limited": h.Limited, "acks_unknown": h.Unknown,
+		"acks_limited": h.Limited, "acks_unknown": h.Unknown, "spoofed": h.Spoofed, "ecn_set": h.ECNSet,
 	}
 	if err := c.messenger.Err(); err != nil {
 		t["failed"] = 1

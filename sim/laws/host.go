@@ -27,12 +27,14 @@ type Hosts struct {
 	counts HostCounts
 }
 
-// HostCounts counts ACKs that arrived for VMs with window grants.
+// HostCounts counts ACKs that arrived for VMs with window grants, and packets that VMs sent.
 type HostCounts struct {
 	Ungranted uint64 // no grant limits the flow
 	Limited   uint64
 	Smaller   uint64 // small enough already
 	Unknown   uint64 // the handshake was not seen
+	Spoofed   uint64 // packets that VMs sent from another address: they are dropped
+	ECNSet    uint64 // packets of VMs whose ECN field was changed
 }
 
 const (
@@ -226,9 +228,13 @@ func (h *Hosts) Out(host network.NodeID, pk *network.Packet, _ event.Time) netwo
 		return network.Pass
 	}
 	v.sent++
+	if pk.Src() != host {
+		h.counts.Spoofed++
+		return network.Drop
+	}
 	h.learn(pk)
-	if h.ecn != nil {
-		h.ecn.out(h.conns[pk.Conn()], pk)
+	if h.ecn != nil && h.ecn.out(h.conns[pk.Conn()], pk) {
+		h.counts.ECNSet++
 	}
 	return network.Pass
 }

@@ -28,13 +28,15 @@ func newVMECN(mode string) *vmECN {
 	return e
 }
 
-// out sets the field of a packet that a VM sends. c is its connection; nil: not known.
-func (e *vmECN) out(c *hostConn, pk *network.Packet) {
+// out sets the field of a packet that a VM sends, and reports whether it was another. c is its connection; nil: not known.
+func (e *vmECN) out(c *hostConn, pk *network.Packet) bool {
 	data := 0
 	if pk.Payload() > 0 {
 		data = 1
 	}
-	pk.SetECN(e.leaves[c.negotiated(pk)][data][pk.ECN()])
+	was := pk.ECN()
+	pk.SetECN(e.leaves[c.negotiated(pk)][data][was])
+	return pk.ECN() != was
 }
 
 // in sets the field of a packet that came for a VM.

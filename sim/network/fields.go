@@ -48,7 +48,7 @@ func (pk *Packet) ECN() uint8 { return pk.ecn }
 // Priority returns 0, the lowest, to 7. It has no effect at ports with one queue.
 func (pk *Packet) Priority() uint8 { return pk.priority }
 
-// Proto returns TCP or UDP.
+// Proto returns TCP, UDP or MarkMessage.
 func (pk *Packet) Proto() uint8 { return pk.proto }
 
 // ToAcceptor reports whether the packet goes to the end that accepted the connection.
@@ -72,8 +72,11 @@ func (pk *Packet) Feedback() uint8 { return pk.feedback }
 // Total returns the bytes of data that reached a virtual switch, modulo 2^32. It is valid only with Feedback.
 func (pk *Packet) Total() uint32 { return pk.total }
 
-// Marked returns the bytes of Total that were marked. It is valid only with Feedback.
+// Marked returns the bytes of Total that were marked, and the packets of a MarkMessage. It is valid only with Feedback, or there.
 func (pk *Packet) Marked() uint32 { return pk.marked }
+
+// IPFlag returns the reserved flag of the IPv4 header (RFC 791, RFC 3514).
+func (pk *Packet) IPFlag() bool { return pk.ipFlag }
 
 // Tag returns a value that the sender may use for measuring; no node reads it.
 func (pk *Packet) Tag() uint64 { return pk.tag }
@@ -180,6 +183,9 @@ func (pk *Packet) SetTotal(v uint32) { pk.total = v }
 
 // SetMarked sets Marked.
 func (pk *Packet) SetMarked(v uint32) { pk.marked = v }
+
+// SetIPFlag sets IPFlag.
+func (pk *Packet) SetIPFlag(v bool) { pk.ipFlag = v }
 
 // SetTag sets Tag.
 func (pk *Packet) SetTag(v uint64) { pk.tag = v }

@@ -29,8 +29,9 @@ const (
 
 // Proto of a packet.
 const (
-	TCP = 6
-	UDP = 17
+	TCP         = 6
+	UDP         = 17
+	MarkMessage = 143 // a hypervisor's: Marked is its number of marks (SPEC 5)
 )
 
 // Feedback of a packet: where Total and Marked stand.
@@ -77,6 +78,7 @@ type Packet struct {
 	mss              uint16
 	sackPermitted    bool
 	feedback         uint8
+	ipFlag           bool
 	tag              uint64
 
 	blocks [mostBlocks]Block // the first nBlocks
@@ -131,7 +133,7 @@ func (n *Network) NewPacket() *Packet {
 	pk.srcPort, pk.dstPort, pk.window, pk.flags = 0, 0, 0, 0
 	pk.ecn, pk.priority, pk.proto, pk.state = 0, 0, 0, borrowed
 	pk.toAcceptor, pk.nBlocks, pk.reserved, pk.scale = false, 0, 0, -1
-	pk.mss, pk.sackPermitted, pk.feedback, pk.tag = 0, false, NoFeedback, 0
+	pk.mss, pk.sackPermitted, pk.feedback, pk.ipFlag, pk.tag = 0, false, NoFeedback, false, 0
 	return pk
 }
 

@@ -44,7 +44,7 @@ func list() []entry {
 		controlled(sicc.Spec()),
 		{siccns2.Spec(), simlaws.SICCNS2, nil},
 		controlled(gcc.Spec()),
-		{hygenicc.Spec(), nil, nil},
+		{hygenicc.Spec(), simlaws.HyGenICC, nil},
 		{sed.Spec(), nil, nil},
 		{sed.RepairSpec(), nil, nil},
 	}
@@ -54,6 +54,12 @@ func list() []entry {
 func controlled(s law.Spec) entry {
 	return entry{s, func() simlaws.Law { return simlaws.Controlled(s) }, func() lab.Law { return lab.Controlled(s) }}
 }
+
+// announced are laws that files may name and that no world has.
+var announced []law.Spec
+
+// Announce adds a law that files may name and that no world has. Tests call it, before anything else.
+func Announce(s law.Spec) { announced = append(announced, s) }
 
 // All returns the laws of this build by the names of experiment files.
 func All() *experiment.Laws {
@@ -67,6 +73,9 @@ func All() *experiment.Laws {
 			l.Built = append(l.Built, law.WorldSim)
 		}
 		out = append(out, l)
+	}
+	for _, s := range announced {
+		out = append(out, experiment.Law{Spec: s})
 	}
 	return experiment.NewLaws(out...)
 }

@@ -1,0 +1,119 @@
+package lab
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/law/gcc"
+	"weir/law/mark"
+)
+
+// udpFlood sends UDP from one guest to another at 40 Mbit/s, twice the rate of their links, until stop. It counts the bytes that arrive.
+func udpFlood(l *Lab, from, to string) (received *atomic.Int64, stop func() error, err error) {
+	var in, out net.Conn
+	err = l.Enter(to, func() (err error) {
+		in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(l.Addr(to, 0), 0)))
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	err = l.Enter(from, func() (err error) {
+		out, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: l.Addr(from, 0).AsSlice()}}).Dial("udp4", in.LocalAddr().String())
+		return err
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	received = &atomic.Int64{}
+	ended := make(chan error, 2)
+	go func() {
+		b := make([]byte, 2000)
+		for {
+			n, err := in.Read(b)
+			if err != nil {
+				ended <- err
+				return
+			}
+			received.Add(int64(n))
+		}
+	}()
+	go func() {
+		const each, datagrams = 5 * time.Millisecond, 18
+		tick, b := time.NewTicker(each), make([]byte, 1400)
+		defer tick.Stop()
+		for range tick.C {
+			for range datagrams {
+				if _, err := out.Write(b); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	return received, func() error {
+		err := errors.Join(out.Close(), in.Close())
+		for range 2 {
+			if e := <-ended; !errors.Is(e, net.ErrClosed) && !errors.Is(e, io.EOF) {
+				err = errors.Join(err, e)
+			}
+		}
+		return err
+	}, nil
+}
+
+// A guest that floods a link with UDP leaves another guest's TCP its share: by marks of the switch, a controller, and the shapers of both
+// hypervisors.
+func TestGCC_TCPHasItsShare(t *testing.T) {
+	g := &graphBuilder{hypervisors: true} // slow links, so that a busy machine fills them
+	g.sw("switch")
+	for _, host := range []string{"sender1", "sender2", "receiver1"} {
+		g.host(host, "switch", 20*mbit)
+	}
+	l := upWithAgents(t, "gcc", g, testAgent(t))
+	p := *gcc.Default()
+	p.Gain, p.Timeout, p.MinRate, p.Increase, p.FastIncrease = 0.2, 6e6, 200e3, 6_500, 52_500
+	r := &experiment.Run{
+		Scheme: "s", Config: *g.config(), Laws: []string{"gcc", mark.ECN}, At: []string{"switch"},
+		Params: map[string]any{"gcc": p, mark.ECN: mark.Params{Threshold: law.Limit{N: 15_000}, NotECT: mark.Drop}},
+	}
+	if err := testWorks.Check(r); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := l.Enforce(r, testWorks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	received, end, err := udpFlood(l, "sender2", "receiver1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
+		const first, bytes = 800_000, 2_000_000 // 2.2 s at half of the link
+		if err := send(client, server, first); err != nil {
+			return err
+		}
+		before, begun := received.Load(), time.Now()
+		if err := send(client, server, bytes); err != nil {
+			return err
+		}
+		udp := received.Load() - before
+		share := bytes / float64(bytes+udp)
+		t.Logf("TCP has %.0f %% of %.0f Mbit/s", 100*share, float64(bytes+udp)*8/1e6/time.Since(begun).Seconds())
+		if share < 0.35 {
+			t.Errorf("TCP has %.0f %% of what came, want a half", 100*share)
+		}
+		return nil
+	})
+	if err := errors.Join(err, end(), stop()); err != nil {
+		t.Fatal(err)
+	}
+}
