@@ -57,21 +57,33 @@ module fairswitch #(
 	wire [11:0] show_flows;
 	wire [15:0] show_syns, show_fins, show_rsts;
 
-	wire opens, closes, aborts, decided, is_tcp, marked, rewritten;
-	wire [15:0] payload;
-	wire [QW-1:0] event_in, event_out, lookup_in, lookup_out;
-	wire [29:0] window;
+	wire opens /*verilator public_flat_rd*/, closes /*verilator public_flat_rd*/, aborts /*verilator public_flat_rd*/;
+	wire decided /*verilator public_flat_rd*/, is_tcp, marked, rewritten;
+	wire [15:0] payload /*verilator public_flat_rd*/;
+	wire [QW-1:0] event_in /*verilator public_flat_rd*/, event_out /*verilator public_flat_rd*/;
+	wire [QW-1:0] lookup_in /*verilator public_flat_rd*/, lookup_out /*verilator public_flat_rd*/;
+	wire [29:0] window /*verilator public_flat_rd*/;
 
-	reg [QUEUES-1:0] over;
+	reg [QUEUES-1:0] over /*verilator public_flat_rd*/;
 
 	// The order of what happens, which the test bench reads.
-	wire law_job, law_sampled, law_busy;
-	wire [QW-1:0] law_job_q, law_sample_q;
-	wire [17:0] law_sample;
+	wire law_job /*verilator public_flat_rd*/, law_sampled /*verilator public_flat_rd*/, law_busy /*verilator public_flat_rd*/;
+	wire [QW-1:0] law_job_q /*verilator public_flat_rd*/, law_sample_q /*verilator public_flat_rd*/;
+	wire [17:0] law_sample /*verilator public_flat_rd*/;
 
-	always_ff @(posedge clk)
-		for (int q = 0; q < QUEUES; q++)
-			over[q] <= ecn && q_words[q*18 +: 18] > q_maxwords[q*18 +: 18] >> ecn_threshold;
+	// A queue in each cycle: `over` is at most QUEUES + 1 cycles old.
+	reg [QW-1:0] compared, looked;
+	reg [17:0] look_words, look_most;
+
+	always_ff @(posedge clk) begin
+		looked <= looked == QW'(QUEUES - 1) ? '0 : looked + 1'b1;
+		compared <= looked;
+		look_words <= q_words[looked*18 +: 18];
+		look_most <= q_maxwords[looked*18 +: 18] >> ecn_threshold;
+		over[compared] <= ecn && look_words > look_most;
+		if (rst)
+			looked <= '0;
+	end
 
 	fairswitch_regs #(.QW(QW)) regs (
 		.clk, .rst,
