@@ -29,5 +29,8 @@ module fairswitch_checksum (
 
 		sum <= ~twice;
 	end
+`ifdef FORMAL
+`include "fairswitch_checksum.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -69,5 +69,8 @@ module fairswitch_counter (
 			active <= 1'b0;
 		end
 	end
+`ifdef FORMAL
+`include "fairswitch_counter.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -25,5 +25,8 @@ module fairswitch_ecn_mark (
 		new_word <= ip6 ? word | 16'h0030 : word | 16'h0003;
 		new_check <= ~folded;
 	end
+`ifdef FORMAL
+`include "fairswitch_ecn_mark.svh"
+`endif
 endmodule
 `default_nettype wire

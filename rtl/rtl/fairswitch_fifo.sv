@@ -37,5 +37,8 @@ module fairswitch_fifo #(
 			used <= '0;
 		end
 	end
+`ifdef FORMAL
+`include "fairswitch_fifo.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -82,5 +82,8 @@ module fairswitch_rewrite #(
 		.s_data({data1, side1}), .s_valid(v1), .s_ready(ready),
 		.m_data({m_data, m_keep, m_last, m_user}), .m_valid, .m_ready
 	);
+`ifdef FORMAL
+`include "fairswitch_rewrite.svh"
+`endif
 endmodule
 `default_nettype wire

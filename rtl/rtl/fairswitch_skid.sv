@@ -35,5 +35,8 @@ module fairswitch_skid #(
 			behind_valid <= 1'b0;
 		end
 	end
+`ifdef FORMAL
+`include "fairswitch_skid.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -34,5 +34,8 @@ module fairswitch_window (
 
 		smaller <= may2 && granted < field2;
 	end
+`ifdef FORMAL
+`include "fairswitch_window.svh"
+`endif
 endmodule
 `default_nettype wire
