@@ -28,17 +28,17 @@ func NewFairSwitch(c FairSwitchConfig) *FairSwitch {
 	}}
 }
 
-// Count tells the queue that a segment opens or ends a flow.
+// Count is the event that a segment opens or ends a flow.
 func (q *FairSwitch) Count(event FairSwitchEvent) {
 	C.fairswitch_count(&q.state, uint32(event))
 }
 
-// Data tells it that a segment with this payload leaves.
+// Data is the event that a segment with this payload leaves.
 func (q *FairSwitch) Data(payloadBytes uint32) {
 	C.fairswitch_data(&q.config, &q.state, C.weir_u32(payloadBytes))
 }
 
-// Sample tells it its length, each avg_queue_time.
+// Sample is the event that avg_queue_time has passed, with the queue's length.
 func (q *FairSwitch) Sample(words uint32) {
 	C.fairswitch_sample(&q.config, &q.state, C.weir_u32(words))
 }

@@ -16,9 +16,13 @@ import (
 	"weir/internal/testseed"
 )
 
-// The vectors of the hardware's law. rtl/tb/bench_law.cpp reads them too. A line is a case (c, with the registers in the
-// order of native.FairSwitchConfig), an event (o SYN-ACK, f FIN, r RST, d PAYLOAD, s WORDS), or the state behind the events
-// before it: = FLOWS AGGREGATE WINDOW AVERAGE MSS.
+// The vectors of the hardware's law. rtl/tb/bench_law.cpp reads them too. Lines:
+//
+//	c REGISTERS   a new queue, in the order of native.FairSwitchConfig
+//	o, f, r       SYN-ACK, FIN, RST
+//	d PAYLOAD     data
+//	s WORDS       a sample
+//	= FLOWS AGGREGATE WINDOW AVERAGE MSS   the state after the lines above it
 const fairSwitchVectors = "../core/testdata/fairswitch.txt"
 
 // fairSwitchPair is the C law and the slow model, side by side.

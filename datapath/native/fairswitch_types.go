@@ -27,10 +27,10 @@ const (
 	FairSwitchAborts FairSwitchEvent = 3 // RST
 )
 
-// FairSwitchClear is enum fairswitch_clear of core/fairq/fairswitch_frame.h: what happens to the reserved bits.
+// FairSwitchClear is enum fairswitch_clear of core/fairq/fairswitch_frame.h: whether reserved bits are cleared.
 type FairSwitchClear uint8
 
-// What happens to the reserved bits of a TCP segment.
+// The reserved bits of a TCP segment stay or are cleared.
 const (
 	FairSwitchStay    FairSwitchClear = 0 // the receiving shim clears them
 	FairSwitchClears  FairSwitchClear = 1 // cleared, and the checksum adapted

@@ -1,4 +1,4 @@
-// Beats enter the register stage in the order and number in which they were popped, and differ from them in edited words only.
+// Transfers enter the register stage in the order and number in which they were popped, and differ from them in edited words only.
 	(* anyconst *) reg [7:0] f_n;
 	reg [7:0] f_in = 0, f_mid = 0;
 	reg [DATA_W-1:0] f_data;
@@ -25,7 +25,7 @@
 			f_side <= {beat_keep, beat_last, beat_user};
 			f_word <= edit_word;
 			for (int e = 0; e < 5; e++) begin
-				// The edit of word k acts in the beat that has word k, counted from the frame's first beat.
+				// The edit of word k acts in the transfer that has word k, counted from the frame's first transfer.
 				f_hit[e] <= edit_enable[e] && {1'b0, edit_at[e*6 +: 6]} >= base && {2'b0, edit_at[e*6 +: 6]} < {1'b0, base} + 8'(WORDS);
 				f_lane[e*WL +: WL] <= WL'(edit_at[e*6 +: 6] - base[5:0]);
 			end
@@ -35,7 +35,7 @@
 		if (!f_past)
 			assume(rst);
 		else if (!rst) begin
-			assert(base[WL-1:0] == 0 && (base < 64 || base == FAR)); // a whole number of beats
+			assert(base[WL-1:0] == 0 && (base < 64 || base == FAR)); // a whole number of transfers
 			assert(f_in - f_mid == {7'd0, v0} + {7'd0, v1});
 			if (v0 && f_at0 == f_n) begin
 				assert(data0 == f_data && side0 == f_side && word0 == f_word && hit0 == f_hit);
@@ -45,6 +45,6 @@
 			end
 			if (v1 && f_at1 == f_n)
 				assert(data1 == f_want && side1 == f_side);
-			assert(beat_pop == (ready && beat_valid && edit_valid)); // no deadlock: nothing else stops a beat
+			assert(beat_pop == (ready && beat_valid && edit_valid)); // no deadlock: nothing else stops a transfer
 		end
 	end

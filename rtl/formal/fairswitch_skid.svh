@@ -1,4 +1,4 @@
-// No beat is lost, duplicated, changed or reordered, for any number of beats: beat number f_n is the same in and out.
+// No transfer is lost, duplicated, changed or reordered, for any number of transfers: transfer number f_n is the same in and out.
 	(* anyconst *) reg [7:0] f_n;
 	(* anyconst *) reg [WIDTH-1:0] f_data;
 	reg [7:0] f_in = 0, f_out = 0;
@@ -20,12 +20,12 @@
 				assert(front == f_data);
 			if (behind_valid && f_out + 8'd1 == f_n)
 				assert(behind == f_data);
-			// No deadlock: a beat inside is offered, and with one free place the next is taken.
+			// No deadlock: a transfer inside is offered, and with one free place the next is taken.
 			assert(m_valid == (f_in != f_out));
 			assert(s_ready == (f_in - f_out < 8'd2));
 		end
 	end
-	// A beat that is offered stays until it is taken.
+	// A transfer that is offered stays until it is taken.
 	always @(posedge clk)
 		if (f_past && !rst && !$past(rst) && $past(m_valid && !m_ready)) begin
 			assert(m_valid);

@@ -10,7 +10,7 @@ module fairswitch_ecn_mark (
 	input  wire [15:0] word,  // version, TOS; or version, traffic class
 	input  wire [15:0] check, // of the IPv4 header
 	output reg         mark,
-	output reg         mark4, // with mark: the checksum is to be written too
+	output reg         mark4, // with mark: write the checksum too
 	output reg  [15:0] new_word,
 	output reg  [15:0] new_check
 );

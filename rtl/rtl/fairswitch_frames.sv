@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The path of a frame: its beats wait in a FIFO until the parser and the decision are done, then they are rewritten. Nothing
+// The path of a frame: its transfers wait in a FIFO until the parser and the decision are done, then they are rewritten. Nothing
 // in the path depends on the law but the window and the threshold that it looks up.
 `default_nettype none
 module fairswitch_frames #(
@@ -44,8 +44,8 @@ module fairswitch_frames #(
 );
 	localparam int USER_W = 2*QW, BEAT_W = DATA_W + DATA_W/8 + 1 + USER_W, FL = $clog2(FRAMES);
 
-	// ------------------------------------------------------------------ beats in
-	reg first;               // the next beat begins a frame
+	// ------------------------------------------------------------------ transfers in
+	reg first;               // the next transfer begins a frame
 	reg [FL:0] frames;       // that began and have not left
 	wire beats_full, beat_valid, beat_pop, edit_valid, edit_pop;
 	wire [BEAT_W-1:0] beat;
@@ -63,7 +63,7 @@ module fairswitch_frames #(
 		end
 	end
 
-	fairswitch_fifo #(.WIDTH(BEAT_W), .DEPTH(BEATS)) beats (
+	fairswitch_fifo #(.WIDTH(BEAT_W), .DEPTH(BEATS)) transfers (
 		.clk, .rst, .push(take), .in({s_axis_tdata, s_axis_tkeep, s_axis_tlast, s_axis_tuser}),
 		.pop(beat_pop), .out(beat), .valid(beat_valid), .full(beats_full)
 	);

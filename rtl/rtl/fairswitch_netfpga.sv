@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // FairSwitch between parse_out_port and store_pkt of NetFPGA-1G's output_queues. Words of 64 bits have byte 0 in the high
-// bits. A frame is its module headers (ctrl not 0, the one of the input arbiter with ctrl 0xff), words with ctrl 0, and a last
-// word whose ctrl has the bit of its last byte: 0x80 for byte 0, 0x01 for byte 7.
+// bits. A frame begins with module headers, whose ctrl is not 0. The input arbiter's has ctrl 0xff. Then come words with ctrl 0. The ctrl
+// of the last word has the bit of its last byte: 0x80 for byte 0, 0x01 for byte 7.
 //   ctrl 0xff: dst port, one bit each, in 63:48; word length 47:32; src port 31:16; byte length 15:0
 // Module headers wait in a FIFO and leave before their frame. As in NetFPGA, a word
 // may be written in the cycle after rdy falls.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Reads headers from a stream of beats. It never stops the stream: each stage passes a beat on in each cycle, and keeps what
+// Reads headers from a stream of transfers. It never stops the stream: each stage passes a transfer on in each cycle, and keeps what
 // it found until the next frame. `found` comes once for each frame, as soon as nothing more can be learned.
 //
 // All IP and TCP headers begin at 4n - 2 bytes (14 bytes of Ethernet, 4 for a VLAN tag, multiples of 4 behind). So the
@@ -47,9 +47,9 @@ module fairswitch_parser #(
 	end
 
 	// ------------------------------------------------------------------ 0: quads
-	reg [15:0] carried; // the last two bytes of the beat before
-	reg [5:0] base;     // number of the first quad of the next beat
-	reg begins;         // the next beat begins a frame
+	reg [15:0] carried; // the last two bytes of the transfer before
+	reg [5:0] base;     // number of the first quad of the next transfer
+	reg begins;         // the next transfer begins a frame
 
 	reg v0, first0, last0;
 	reg [5:0] base0;
@@ -85,7 +85,7 @@ module fairswitch_parser #(
 		end
 	end
 
-	// Whether the beat at `first` has quad n, and the quad.
+	// Whether the transfer at `first` has quad n, and the quad.
 	function automatic has(input valid, input [5:0] first, input [QUADS-1:0] whole, input [5:0] n);
 		has = valid && n[5:QL] == first[5:QL] && whole[n[QL-1:0]];
 	endfunction
@@ -258,7 +258,7 @@ module fairswitch_parser #(
 	reg [15:0] tcp4;
 	reg [1:0] tcp_have;
 
-	// A beat with TCP's quads is behind the whole IP header, or has its end.
+	// A transfer with TCP's quads is behind the whole IP header, or has its end.
 	wire tcp_beat = v3 && candidate3;
 
 	always_ff @(posedge clk) begin

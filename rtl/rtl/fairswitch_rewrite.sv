@@ -9,7 +9,7 @@ module fairswitch_rewrite #(
 ) (
 	input  wire                clk,
 	input  wire                rst,
-	// beats
+	// transfers
 	input  wire                beat_valid,
 	output wire                beat_pop,
 	input  wire [DATA_W-1:0]   beat_data,
@@ -34,7 +34,7 @@ module fairswitch_rewrite #(
 	localparam int SIDE_W = DATA_W/8 + 1 + USER_W;
 	localparam [6:0] FAR = 7'd64;
 
-	reg [6:0] base; // k of the first word of the beat at the front
+	reg [6:0] base; // k of the first word of the transfer at the front
 	wire go, ready;
 
 	assign beat_pop = go && beat_valid && edit_valid;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A register stage of a stream with two entries: ready is a register too, and no beat waits longer than its successor.
+// A register stage of a stream with two entries: ready is a register too, and no transfer waits longer than its successor.
 `default_nettype none
 module fairswitch_skid #(
 	parameter int WIDTH = 8

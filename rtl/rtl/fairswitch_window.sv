@@ -9,7 +9,7 @@ module fairswitch_window (
 	input  wire [15:0] word,    // data offset, reserved bits, flags
 	input  wire [15:0] field,
 	output reg  [15:0] granted, // 2 cycles later
-	output reg         smaller  // 3 cycles later: granted, one cycle before, is to be written
+	output reg         smaller  // 3 cycles later: write what granted was one cycle before
 );
 	wire [3:0] reserved = word[11:8];
 	wire syn = word[1], ack = word[4];

@@ -11,7 +11,7 @@
 #include "Vfairswitch.h"
 #include "Vfairswitch___024root.h"
 #include "frames.h"
-#include "model.h"
+#include "fairswitch_model.h"
 #include "verilated.h"
 
 static const unsigned QUEUES = 8;
@@ -220,7 +220,7 @@ static void begin(unsigned clears, unsigned marks, unsigned queue, unsigned idle
 	write(0x24, idle);
 }
 
-// Presents one beat, and holds it until it is taken. `ready` says in how many of 256 cycles the sink is ready.
+// Presents one transfer, and holds it until it is taken. `ready` says in how many of 256 cycles the sink is ready.
 static void beat(frames &draws, const bytes &d, size_t at, unsigned ready)
 {
 	unsigned n = (unsigned)std::min<size_t>(LANES, d.size() - at);
@@ -305,7 +305,8 @@ static void measure(unsigned size)
 
 	do
 		f.made = draws.next();
-	while (!(f.made.right && !f.made.v6 && f.made.ip == 14 && f.made.tcp == 34 && f.made.data[46] >> 4 == 5 && f.made.data.size() >= 64));
+	while (!(f.made.right && !f.made.v6 && f.made.ip == 14 && f.made.tcp == 34 && f.made.data[46] >> 4 == 5 && f.made.data[20] == 0x40 &&
+		 f.made.data[21] == 0 && f.made.data.size() >= 64));
 	begin(0, 0, 65536, 0);
 	f.made.data.resize(size);
 	f.made.data[47] = 0x10;

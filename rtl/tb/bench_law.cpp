@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "Vfairswitch_law.h"
-#include "model.h"
+#include "fairswitch_model.h"
 #include "verilated.h"
 
 static const unsigned QUEUES = 4;

@@ -36,7 +36,7 @@ async def settle():
 
 
 class Model:
-    """tb/model.c."""
+    """tb/fairswitch_model.c."""
 
     def __init__(self):
         self.c = ctypes.CDLL(os.environ["MODEL"])
@@ -130,7 +130,7 @@ class Stream:
     def __init__(self, dut, r, lanes, idle, busy):
         self.dut, self.r, self.lanes, self.idle, self.busy = dut, r, lanes, idle, busy
         self.sent, self.got = [], []  # (bytes, user)
-        self.held = None  # a beat at the output that was not taken: it must not change
+        self.held = None  # a transfer at the output that was not taken: it must not change
 
     def beats(self, frames):
         for data, user in frames:

@@ -29,7 +29,7 @@ enum fairswitch_clear {
 	FAIRSWITCH_RESERVED_KEEP_SUM = 2,
 };
 
-// What the block knows when it decides about a frame.
+// The values that decide about a frame.
 struct fairswitch_now {
 	weir_u32 window_bytes; // of the queue that the frame came in by; 0: none
 	weir_u8 over;          // 1: more than ecn_words wait in the queue that it leaves by
@@ -37,7 +37,7 @@ struct fairswitch_now {
 	weir_u8 zero[2];
 };
 
-// What the block learned from a frame.
+// The findings in a frame.
 struct fairswitch_seen {
 	weir_u32 payload_bytes; // of TCP
 	weir_u8 event;          // enum fairswitch_event; 0: none
