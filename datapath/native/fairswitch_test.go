@@ -123,6 +123,11 @@ func fairSwitchCase(rng *rand.Rand, c native.FairSwitchConfig, n int) (*fairSwit
 		if err := p.do(event, value); err != nil {
 			return p, err
 		}
+		if event == 's' && rng.IntN(4) == 0 { // a change of the count drops the update that is due
+			if err := p.do("of"[rng.IntN(2)], 0); err != nil {
+				return p, err
+			}
+		}
 		if event == 's' || rng.IntN(3) == 0 {
 			if err := p.settle(); err != nil {
 				return p, err

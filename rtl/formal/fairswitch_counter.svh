@@ -14,6 +14,7 @@
 	end
 	always @(posedge clk)
 		if (f_past && !$past(rst) && !rst) begin
+			assert(idle != 16'hffff); // the idle time does not wrap either
 			assert(flows == $past(f_want));
 			assert(syns >= $past(syns) || $past(sampled));
 			assert(fins >= $past(fins) || $past(sampled));

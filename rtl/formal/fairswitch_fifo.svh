@@ -19,7 +19,7 @@
 			assert(used == f_in - f_out);
 			assert(used <= DEPTH);
 			assert(valid == (f_in != f_out));
-			assert(full == (f_in - f_out == DEPTH));
+			assert(full == (used == DEPTH));
 			assert(tail == f_in[ADDR-1:0]);
 			assert(head == f_out[ADDR-1:0]);
 			if (f_n - f_out < {2'b0, used})
