@@ -206,7 +206,7 @@ func fairSwitchText() ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		fmt.Fprintf(&b, "# %s\n", name)
-		p.lines.WriteTo(&b)
+		b.Write(p.lines.Bytes())
 	}
 	rng := rand.New(rand.NewPCG(23, 1))
 	for range 40 {
@@ -214,7 +214,7 @@ func fairSwitchText() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.lines.WriteTo(&b)
+		b.Write(p.lines.Bytes())
 	}
 	return b.Bytes(), nil
 }
