@@ -2,6 +2,7 @@
 """run.py [MODULE]...: builds each module with Verilator and runs its cocotb tests. RTL_WIDTHS="64 512": those widths."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ WIDTHS = [int(w) for w in os.environ.get("RTL_WIDTHS", "64 512").split()]
 def run(module, test, parameters, width):
     top = "fairswitch_" + module if module else "fairswitch"
     build = OUT / f"{top}_{width}"
+    shutil.rmtree(build, ignore_errors=True)  # an old precompiled header does not fit other options
     runner = get_runner("verilator")
     runner.build(sources=[RTL / f"{top}.sv"], hdl_toplevel=top, build_dir=build, parameters=parameters, timescale=("1ns", "1ps"),
                  build_args=["-Wno-fatal", "-O3", "-y", str(RTL), "--x-assign", "fast"],
