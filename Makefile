@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -160,6 +160,15 @@ mutate-sim: ## put bugs into the simulator one by one; the random experiments mu
 
 sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-user: the same bytes
 	scripts/sim-arm64
+
+rtl-test: ## FairSwitch's hardware: every module with cocotb and Verilator, the law on 10 million events, a million frames; RTL='events frames'
+	@rtl/tb/all $(RTL)
+
+rtl-prove: ## FairSwitch's hardware: its properties, with SymbiYosys and yices; PROVE='skid window' proves those
+	@rtl/formal/prove $(PROVE)
+
+rtl-synth: ## FairSwitch's hardware: cells for the paper's FPGA family, and ECP5 placed and routed; SYNTH='area 64' does that
+	@rtl/syn/synth $(SYNTH)
 
 differential: ## compare decisions of the kernel and of the simulator, 100,000 of each kind, on real TCP: minutes (docs/differential.md)
 	@scripts/need-root

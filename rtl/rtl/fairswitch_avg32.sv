@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// avg_32: samples all queues every `period` cycles, one after the other, and keeps the sum of the last 32 samples of each.
+// A queue takes 3 cycles, so period must be over 3 * QUEUES.
+`default_nettype none
+module fairswitch_avg32 #(
+	parameter int QUEUES = 8,
+	parameter int QW = 3
+) (
+	input  wire                  clk,
+	input  wire                  rst,
+	input  wire [15:0]           period,   // avg_queue_time, in cycles
+	input  wire [5:0]            updates,  // M
+	input  wire [QUEUES*18-1:0]  q_words,
+	input  wire [QW-1:0]         read_q,
+	output wire [22:0]           read_sum, // of read_q
+	output reg                   sampled,  // sample_q has a new sum at the next edge
+	output reg                   update,   // with sampled: M samples have passed
+	output reg  [QW-1:0]         sample_q,
+	output reg  [17:0]           sample
+);
+	reg [17:0] samples [0:QUEUES*32-1];
+	reg [22:0] sums [0:QUEUES-1];
+	reg [4:0] slot;
+	reg [5:0] ticks;
+	reg [15:0] time_left;
+	reg [1:0] step; // 0: waits, 1: reads, 2: subtracts, 3: adds
+	reg [QW-1:0] q;
+	reg full;       // 32 samples were taken: before, the oldest is 0
+	reg [17:0] oldest, next;
+	wire [5:0] most = updates == 0 ? 6'd1 : updates;
+	wire wraps = ticks + 6'd1 >= most;
+	wire last_q = q == QW'(QUEUES - 1);
+
+	assign read_sum = sums[read_q];
+	wire [22:0] sum = full || slot != 0 ? sums[sample_q] : '0; // the first sample of all clears
+
+	always_ff @(posedge clk) begin
+		time_left <= time_left - 1'b1;
+		if (time_left == 0)
+			time_left <= period - 1'b1;
+		sampled <= step == 2;
+		update <= wraps;
+		sample_q <= q;
+		sample <= next;
+		case (step)
+		2'd0: begin
+			q <= '0;
+			if (time_left == 0)
+				step <= 2'd1;
+		end
+		2'd1: begin
+			oldest <= samples[{q, slot}];
+			next <= q_words[q*18 +: 18];
+			step <= 2'd2;
+		end
+		2'd2: begin
+			samples[{q, slot}] <= next;
+			step <= 2'd3;
+		end
+		default: begin
+			q <= q + 1'b1;
+			step <= 2'd1;
+			if (last_q) begin
+				step <= 2'd0;
+				slot <= slot + 1'b1;
+				full <= full || slot == 5'd31;
+				ticks <= wraps ? '0 : ticks + 1'b1;
+			end
+		end
+		endcase
+		if (sampled)
+			sums[sample_q] <= sum + {5'b0, sample} - (full ? {5'b0, oldest} : 23'd0);
+		if (rst) begin
+			time_left <= period - 1'b1;
+			step <= '0;
+			slot <= '0;
+			ticks <= '0;
+			full <= 1'b0;
+			sampled <= 1'b0;
+		end
+	end
+endmodule
+`default_nettype wire

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Compares fairswitch_law with the C law: the vectors of datapath/core/testdata, then random events in bursts.
+//   bench_law VECTORS EVENTS SEED
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "Vfairswitch_law.h"
+#include "fairswitch_model.h"
+#include "verilated.h"
+
+static const unsigned QUEUES = 4;
+static Vfairswitch_law *dut;
+static unsigned long cycles, jobs, compared;
+static std::mt19937_64 rng;
+
+static unsigned draw(unsigned n) { return n ? (unsigned)(rng() % n) : 0; }
+
+[[noreturn]] static void fail(const std::string &what)
+{
+	fprintf(stderr, "cycle %lu: %s\n", cycles, what.c_str());
+	exit(1);
+}
+
+static void put18(VlWide<3> &wide, unsigned q, unsigned value)
+{
+	for (unsigned b = 0; b < 18; b++) {
+		unsigned at = q * 18 + b;
+		wide[at / 32] = (wide[at / 32] & ~(1u << at % 32)) | (value >> b & 1) << at % 32;
+	}
+}
+
+static void edge()
+{
+	dut->clk = 1;
+	dut->eval();
+	dut->clk = 0;
+	dut->eval();
+	cycles++;
+}
+
+// Compares every queue's registers with the model's.
+static void compare(const char *when)
+{
+	static const char *names[6] = {"flows", "window", "SYNs", "FINs", "RSTs", "MSS"};
+
+	for (unsigned q = 0; q < QUEUES; q++) {
+		unsigned want[6];
+		model_state(q, want);
+		dut->show_q = q;
+		dut->lookup_q = q;
+		dut->eval();
+		unsigned got[6] = {dut->show_flows, dut->show_window, dut->show_syns, dut->show_fins, dut->show_rsts, dut->show_mss};
+		for (unsigned i = 0; i < 6; i++)
+			if (got[i] != want[i])
+				fail(std::string(when) + ": queue " + std::to_string(q) + ": " + names[i] + " is " +
+				     std::to_string(got[i]) + ", the model has " + std::to_string(want[i]));
+		if (dut->lookup_window != want[1])
+			fail("the lookup differs from the register");
+	}
+	compared++;
+}
+
+// One cycle with the events on the inputs, in the order of fairswitch_law: a job, a sample, data, a change of the count.
+static void cycle()
+{
+	dut->eval();
+	if (dut->job) {
+		compare("before a job"); // the one before it is done
+		if (!model_job(dut->job_q))
+			fail("a job that the model does not have");
+		jobs++;
+	}
+	if (dut->sampled)
+		model_sample(dut->sample_q, dut->sample);
+	if (dut->payload)
+		model_data(dut->queue_out, dut->payload);
+	unsigned event = dut->opens ? 1 : dut->closes ? 2 : dut->aborts ? 3 : 0;
+	if (event == 1 || event == 3)
+		model_count(dut->queue_in, event);
+	if (event)
+		model_count(dut->queue_out, event);
+	edge();
+}
+
+static void quiet()
+{
+	dut->opens = dut->closes = dut->aborts = 0;
+	dut->payload = 0;
+}
+
+static void settle()
+{
+	quiet();
+	for (unsigned i = 0; dut->busy; i++) {
+		cycle();
+		if (i > 10000)
+			fail("the law does not come to rest");
+	}
+	cycle();
+	compare("at rest");
+	for (unsigned q = 0; q < QUEUES; q++)
+		if (model_waits(q))
+			fail("the model waits for a job");
+}
+
+static void begin(unsigned queue_words, unsigned aggregate_max, unsigned floor, unsigned mss_max, unsigned idle,
+		  unsigned threshold, unsigned updates, unsigned period)
+{
+	for (unsigned q = 0; q < QUEUES; q++) {
+		model_begin(q, queue_words, aggregate_max, floor, mss_max, idle, threshold, updates);
+		put18(dut->q_maxwords, q, queue_words);
+		put18(dut->q_words, q, 0);
+	}
+	dut->aggregate_max = aggregate_max;
+	dut->floor_bytes = floor;
+	dut->mss_max = mss_max;
+	dut->idle_samples = idle;
+	dut->threshold = threshold;
+	dut->updates = updates;
+	dut->avg_queue_time = period;
+	quiet();
+	dut->rst = 1;
+	edge();
+	edge();
+	dut->rst = 0;
+	dut->eval();
+}
+
+// ---------------------------------------------------------------------------- vectors
+
+static void to_sample()
+{
+	unsigned i = 0;
+
+	for (dut->eval(); !(dut->sampled && dut->sample_q == QUEUES - 1); dut->eval()) {
+		cycle();
+		if (i++ > 100000)
+			fail("no sample");
+	}
+	cycle();
+}
+
+// Returns cycles between samples that leave time for all events between two samples of the case at `from`.
+static unsigned period_of(const std::vector<std::string> &lines, size_t from)
+{
+	unsigned longest = 0, run = 0;
+
+	for (size_t i = from + 1; i < lines.size() && lines[i][0] != 'c'; i++) {
+		run = lines[i][0] == 's' ? 0 : run + (lines[i][0] == '=' ? 400 : 1);
+		longest = std::max(longest, run);
+	}
+	return 400 + longest;
+}
+
+// The lines that fairswitch_test.go writes.
+static void vectors(const char *name)
+{
+	std::ifstream file(name);
+	std::vector<std::string> lines;
+	unsigned n = 0, checked = 0;
+
+	for (std::string text; std::getline(file, text);)
+		lines.push_back(text);
+	for (size_t at = 0; at < lines.size(); at++) {
+		const char *line = lines[at].c_str();
+		unsigned a[7], flows, window;
+		n++;
+		quiet();
+		dut->queue_out = 0;
+		dut->queue_in = 1;
+		if (sscanf(line, "c %u %u %u %u %u %u %u", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6) == 7) {
+			begin(a[0], a[1], a[2], a[3], a[4], a[5], a[6], period_of(lines, at));
+			continue;
+		}
+		switch (line[0]) {
+		case 'o': dut->opens = 1; cycle(); break;
+		case 'f': dut->closes = 1; cycle(); break;
+		case 'r': dut->aborts = 1; cycle(); break;
+		case 'd': dut->payload = (unsigned)atoi(line + 2); if (dut->payload) cycle(); break;
+		case 's': put18(dut->q_words, 0, (unsigned)atoi(line + 2)); to_sample(); break;
+		case '=':
+			settle();
+			if (sscanf(line, "= %u %*u %u", &flows, &window) != 2)
+				fail(std::string("line ") + std::to_string(n) + ": not understood");
+			dut->show_q = 0;
+			dut->eval();
+			if (dut->show_flows != flows || dut->show_window != window)
+				fail("line " + std::to_string(n) + ": " + std::to_string(dut->show_flows) + " flows, window " +
+				     std::to_string(dut->show_window) + "; wanted " + line);
+			checked++;
+			break;
+		}
+	}
+	if (checked < 1000)
+		fail("only " + std::to_string(checked) + " results in the vectors");
+	printf("vectors: %u lines, %u results equal\n", n, checked);
+}
+
+// ---------------------------------------------------------------------------- random events
+
+static void random_events(unsigned long events)
+{
+	unsigned long done = 0, opened = 0, saturated = 0;
+
+	while (done < events) {
+		unsigned threshold = draw(8), floors[] = {0, 1, 1461, 8961, 65535}, most[] = {0, 1, 1u << 20, (1u << 30) - 1};
+		unsigned words = draw(3) ? 1 + draw(1u << (4 + draw(14))) : (1u << 18) - 1;
+
+		begin(words, most[draw(4)], floors[draw(5)], draw(2) ? 1460 : draw(1 << 14), draw(2) ? 0 : 3 + draw(400), threshold,
+		      draw(2) ? 10 : draw(64), 300 + draw(3000));
+		unsigned busy = draw(3); // 0: bursts, 1: an event each cycle, 2: seldom
+		unsigned skew = draw(4); // more begin than end, and the other way round
+		for (unsigned long i = 0, n = std::min(events - done, 200000ul); i < n; i++, done++) {
+			quiet();
+			dut->queue_in = draw(QUEUES);
+			dut->queue_out = draw(8) ? draw(QUEUES) : dut->queue_in;
+			unsigned kind = draw(12);
+			if (kind < 3 || (skew == 1 && kind < 8))
+				dut->opens = 1, opened++;
+			else if (kind < 5)
+				dut->closes = 1;
+			else if (kind == 5)
+				dut->aborts = 1;
+			if (draw(2))
+				dut->payload = draw(4) ? 1448 : draw(65536);
+			cycle();
+			if (dut->payload == 0 && draw(64) == 0)
+				put18(dut->q_words, draw(QUEUES), draw(words + words / 4 + 2) & 0x3ffff);
+			unsigned gap = busy == 0 ? (draw(32) ? 0 : draw(200)) : busy == 1 ? 0 : draw(8);
+			quiet();
+			while (gap--)
+				cycle();
+			if (draw(20000) == 0)
+				settle();
+		}
+		unsigned state[6];
+		model_state(0, state);
+		saturated += state[0] == 4095 || state[2] == 65535;
+		settle();
+		quiet(); // a time without events: idle queues end
+		for (unsigned i = 0; i < 3000; i++)
+			cycle();
+	}
+	if (jobs < 1000 || !saturated)
+		fail("the run had " + std::to_string(jobs) + " jobs, and " + std::to_string(saturated) + " full counters");
+	printf("events: %lu (%lu of them SYN-ACKs), %lu cycles, %lu jobs, all registers compared %lu times, %lu cases with full counters: "
+	       "all equal\n", done, opened, cycles, jobs, compared, saturated);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 4) {
+		fprintf(stderr, "usage: %s VECTORS EVENTS SEED\n", argv[0]);
+		return 2;
+	}
+	rng.seed(strtoul(argv[3], nullptr, 10));
+	dut = new Vfairswitch_law;
+	vectors(argv[1]);
+	random_events(strtoul(argv[2], nullptr, 10));
+	return 0;
+}
