@@ -15,6 +15,12 @@ func addr(id network.NodeID) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
+// hostAt returns the host that has an address of addr.
+func hostAt(a netip.Addr) network.NodeID {
+	b := a.As4()
+	return network.NodeID(b[1])<<16 + network.NodeID(b[2])<<8 + network.NodeID(b[3]) - 1
+}
+
 func addrPort(id network.NodeID, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addr(id), port)
 }

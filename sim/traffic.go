@@ -11,6 +11,7 @@ import (
 	"weir/experiment/workload"
 	"weir/law"
 	"weir/sim/event"
+	"weir/sim/laws"
 	"weir/sim/network"
 	"weir/sim/tcp"
 )
@@ -66,6 +67,8 @@ type traffic struct {
 	broken  error // an error that stops the run
 	alive   *flow // list of the flows that have not ended
 	errs    map[string]int
+	// declared gets what programs declare for flows with a deadline; nil: nobody wants to know.
+	declared func(laws.Declaration)
 
 	most               int // flows of a run
 	mostOpen, mostBins int64

@@ -8,6 +8,8 @@ import (
 	"weir/experiment/result"
 	"weir/experiment/workload"
 	"weir/sim/event"
+	"weir/sim/laws"
+	"weir/sim/network"
 )
 
 // flow is one flow, or one request, from its start to its end. Its result is in traffic.results.
@@ -78,6 +80,7 @@ func (f *flow) begin(key result.Key, now event.Time) {
 	r.Start, r.Key, f.begun = f.t.since(now), key, true
 	if r.Deadline > 0 {
 		f.due = now + event.Time(r.Deadline)
+		f.declare(key)
 	}
 	if f.give > 0 {
 		f.limit = now + f.give
@@ -88,6 +91,20 @@ func (f *flow) begin(key result.Key, now event.Time) {
 	if f.limit > 0 && !f.ended {
 		f.t.queue.Set(&f.timer, max(f.limit, now))
 	}
+}
+
+// declare declares the flow to the laws, as its program does to the agent of the host that sends the data.
+func (f *flow) declare(key result.Key) {
+	if key.Proto != network.TCP || f.t.declared == nil {
+		return
+	}
+	if f.t.items[f.item].pull {
+		key = key.Reverse()
+	}
+	f.t.declared(laws.Declaration{
+		From: hostAt(key.Src.Addr()), To: hostAt(key.Dst.Addr()), FromPort: key.Src.Port(), ToPort: key.Dst.Port(),
+		Left: f.result().Deadline, Bytes: uint64(f.size),
+	})
 }
 
 // Happen ends the flow at its stop or when it is given up, and writes the due bytes of a paced one.

@@ -159,6 +159,7 @@ func buildWith(r *experiment.Run, ls laws.Laws, o network.Options) (*simulation,
 		s.laws.Close()
 		return nil, err
 	}
+	s.traffic.declared = s.laws.Declare
 	s.rec = newRecorder(s.net, cfg, s.laws)
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"weir/experiment"
 	"weir/law"
+	"weir/law/flows"
 	"weir/law/inventory"
 	"weir/sim/control"
 	"weir/sim/event"
@@ -40,7 +41,7 @@ func Controlled(spec law.Spec) Law {
 			if err != nil {
 				return nil, err
 			}
-			c := &controlled{net: n, spec: &spec, every: every, sites: map[law.VM]*control.Site{}}
+			c := &controlled{net: n, spec: &spec, every: every, law: l, sites: map[law.VM]*control.Site{}}
 			return c, c.put(r, name, l)
 		},
 	})
@@ -51,6 +52,7 @@ const (
 	idleAfter      = law.Duration(20e6)
 	// Sizes of messages, in bytes: a report's head and each port of it, about those on the bus.
 	reportBytes, portBytes = 60, 40
+	declaredBytes          = 100
 )
 
 // controlled is a controller's law, the switches that report to it, and the hosts.
@@ -67,6 +69,8 @@ type controlled struct {
 	watched    []watched
 	uplinks    []*uplink
 	heartbeat  event.Event
+	law        law.Law
+	switches   map[law.Switch]*control.Site // that carry out actions; nil: none does
 }
 
 // watched are ports of a switch that reports.
@@ -181,8 +185,23 @@ func (c *controlled) Last() error {
 	return nil
 }
 
-// route sends a grant to the host of its VM.
+// Declare has the agent of a host report what an application declares, if the law asks for deadlines.
+func (c *controlled) Declare(d Declaration) {
+	site := c.sites[vmOf(d.From)]
+	if site == nil || !slices.Contains(c.spec.Signals, law.Deadline) {
+		return
+	}
+	flow := law.Flow{
+		Src: netip.AddrPortFrom(HostAddress(d.From), d.FromPort), Dst: netip.AddrPortFrom(HostAddress(d.To), d.ToPort), Proto: network.TCP,
+	}
+	site.Report(c.controller, declaredBytes, 0, &flows.Declared{Flow: flow, Left: d.Left, Bytes: d.Bytes})
+}
+
+// route sends a grant to the host of its VM, and an action for a switch to the switch.
 func (c *controlled) route(a law.Action, to []*control.Site) []*control.Site {
+	if k, ok := a.(flows.Acks); ok && c.switches[k.At.Switch] != nil {
+		return append(to, c.switches[k.At.Switch])
+	}
 	if g, ok := a.(law.Grant); ok && c.sites[g.Key.VM] != nil {
 		to = append(to, c.sites[g.Key.VM])
 	}

@@ -79,6 +79,7 @@ type talk struct {
 	from, to network.NodeID
 	scale    [2]int8
 	hash     [2]uint32 // of what each side sends
+	port     uint16    // of side 0
 }
 
 func (b *bed) talk(conn int32, from, to string) *talk {
@@ -96,7 +97,10 @@ func (k *talk) segment(side int, flags uint16, payload int32, window uint16) *ne
 	pk.SetToAcceptor(side == 0)
 	pk.SetSeq(1001)
 	pk.SetAck(2001)
+	pk.SetSrcPort(k.port)
 	if side == 1 {
+		pk.SetSrcPort(0)
+		pk.SetDstPort(k.port)
 		pk.SetSrc(k.to)
 		pk.SetDst(k.from)
 		pk.SetSeq(2001)

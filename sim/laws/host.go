@@ -19,12 +19,16 @@ import (
 // (core/grant.h, core/bucket.h): windows of ACKs that arrive for a VM, and the rate of its port. A host of the network is
 // one VM. The grants of an owner are valid while it sends messages: a Grant is a heartbeat, and so is Heartbeat.
 type Hosts struct {
-	net    *network.Network
-	owners [hostOwners]native.GrantOwner
-	vms    map[network.NodeID]*hostVM
-	conns  map[int32]*hostConn // by their numbers, those with an end at a VM
-	ecn    *vmECN              // nil: the field stays as it is
-	counts HostCounts
+	net     *network.Network
+	owners  [hostOwners]native.GrantOwner
+	vms     map[network.NodeID]*hostVM
+	conns   map[int32]*hostConn // by their numbers, those with an end at a VM
+	ecn     *vmECN              // nil: the field stays as it is
+	hold    event.Time          // how long an ACK of a paused flow waits at most; 0: it does not
+	zero    bool                // a paused flow gets windows of 0
+	heldNow int                 // ACKs of paused flows that wait
+	first   event.Time          // a new flow has one segment until it is granted a window, or so long; 0: its own first window
+	counts  HostCounts
 }
 
 // HostCounts counts ACKs that arrived for VMs with window grants, and packets that VMs sent.
@@ -35,6 +39,7 @@ type HostCounts struct {
 	Unknown   uint64 // the handshake was not seen
 	Spoofed   uint64 // packets that VMs sent from another address: they are dropped
 	ECNSet    uint64 // packets of VMs whose ECN field was changed
+	Held      uint64 // of a paused flow: it waited
 }
 
 const (
@@ -54,6 +59,7 @@ type hostVM struct {
 	window []native.Grant
 	pairs  map[network.NodeID][]native.Grant
 	rates  []native.Grant
+	flows  map[hostKey]*hostFlow
 	bps    uint64
 	end    event.Event // when the rate must be looked at again
 	sent   uint64      // packets
@@ -116,6 +122,7 @@ func (h *Hosts) removeOwner(o uint32) {
 				delete(v.pairs, peer)
 			}
 		}
+		v.removeFlows(its)
 	}
 }
 
@@ -125,8 +132,7 @@ func hostTime(now event.Time) uint64 { return uint64(now) + 1 }
 // Counts returns the counts of all VMs.
 func (h *Hosts) Counts() HostCounts { return h.counts }
 
-// Enforce carries out a grant. Errors: an action of another kind, another VM, a flow (ports have no meaning here), a rate of a
-// pair, and a full table.
+// Enforce carries out a grant. Errors: an action of another kind, another VM, a rate of a pair or flow, and a full table.
 func (v *hostVM) Enforce(now event.Time, a law.Action) error {
 	g, ok := a.(law.Grant)
 	switch {
@@ -134,14 +140,15 @@ func (v *hostVM) Enforce(now event.Time, a law.Action) error {
 		return fmt.Errorf("%T at a host", a)
 	case g.Key.VM != v.number:
 		return fmt.Errorf("grant for VM %d at VM %d", g.Key.VM, v.number)
-	case g.Key.Flow != (law.Flow{}):
-		return errors.New("grant for a flow: only VMs and pairs have grants in the simulator")
 	case g.Owner >= hostOwners:
 		return fmt.Errorf("owner %d: 0 to %d", g.Owner, hostOwners-1)
 	case g.Kind == law.RateGrant && g.Key.Peer.IsValid():
 		return errors.New("a rate is for a VM, not for a pair")
 	}
 	v.h.Heartbeat(g.Owner, now)
+	if g.Key.Flow != (law.Flow{}) {
+		return v.enforceFlow(now, &g)
+	}
 	grant := native.Grant{Value: g.Value, ExpiresNs: hostTime(now) + uint64(g.Lease), Owner: uint32(g.Owner), Flags: native.GrantSet}
 	if g.Kind == law.PauseGrant {
 		grant.Flags |= native.GrantPause
@@ -252,23 +259,40 @@ func (h *Hosts) In(host network.NodeID, pk *network.Packet, now event.Time) netw
 	if pk.Proto() != network.TCP {
 		return network.Pass
 	}
-	if len(v.window)+len(v.pairs) == 0 || pk.Flags()&(network.ACK|network.RST) != network.ACK {
+	if h.first > 0 && pk.Flags()&network.SYN != 0 {
+		v.begins(pk, now)
+	}
+	if len(v.window)+len(v.pairs)+len(v.flows) == 0 || pk.Flags()&(network.ACK|network.RST) != network.ACK {
 		return network.Pass
 	}
+	f := v.flowOf(pk)
+	if f != nil && f.keeps(pk, now) {
+		return network.Take
+	}
+	v.limit(f, pk, now)
+	return network.Pass
+}
+
+// limit writes the smallest window of the grants for an ACK that arrives. f: the flow's own grants; nil: none.
+func (v *hostVM) limit(f *hostFlow, pk *network.Packet, now event.Time) {
+	h := v.h
 	var least native.GrantLeast
-	for _, all := range [][]native.Grant{v.window, v.pairs[pk.Src()]} {
+	for _, all := range [...][]native.Grant{v.window, v.pairs[pk.Src()], f.grants()} {
 		for i := range all {
 			least.Add(&all[i], &h.owners[all[i].Owner], hostTime(now))
 		}
 	}
 	if least.WindowQ8 == 0 {
 		h.counts.Ungranted++
-		return network.Pass
+		return
 	}
 	c := h.conns[pk.Conn()]
 	if c == nil || !c.syn[side(pk)].seen {
 		h.counts.Unknown++
-		return network.Pass
+		return
+	}
+	if h.zero {
+		least.Zero = 1
 	}
 	ack := native.WindowAck{Ack: pk.Ack(), Field: pk.Window(), Shift: c.shift(side(pk))}
 	if pk.Flags()&network.SYN != 0 {
@@ -277,11 +301,10 @@ func (h *Hosts) In(host network.NodeID, pk *network.Packet, now event.Time) netw
 	field := least.Field(&ack, uint32(c.syn[side(pk)].mss), hostSegmentMax)
 	if field == pk.Window() {
 		h.counts.Smaller++
-		return network.Pass
+		return
 	}
 	pk.SetWindow(field)
 	h.counts.Limited++
-	return network.Pass
 }
 
 // shift returns the scale of the windows of a side: 0 unless both ends sent one (RFC 7323 1.3).

@@ -127,7 +127,7 @@ func TestHosts_Refuses(t *testing.T) {
 	key := law.Key{Pair: law.Pair{VM: 1}}
 	for name, g := range map[string]law.Grant{
 		"another VM":    {Key: law.Key{Pair: law.Pair{VM: 2}}},
-		"a flow":        {Key: law.Key{Pair: law.Pair{VM: 1}, Flow: flow}},
+		"a flow's rate": {Key: law.Key{Pair: law.Pair{VM: 1}, Flow: flow}, Kind: law.RateGrant},
 		"an owner":      {Key: key, Owner: 8},
 		"a pair's rate": {Key: law.Key{Pair: law.Pair{VM: 1, Peer: netip.MustParseAddr("10.0.0.2")}}, Kind: law.RateGrant},
 		"a fifth owner": {Key: key, Owner: 5, Lease: time.Second},

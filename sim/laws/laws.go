@@ -4,6 +4,7 @@ package laws
 
 import (
 	"fmt"
+	"time"
 
 	"weir/experiment"
 	"weir/experiment/result"
@@ -36,6 +37,17 @@ type watcher interface {
 	// Last is called when all laws of the run were put.
 	Last() error
 }
+
+// Declaration is what an application declares for a flow: the message that it begins now.
+type Declaration struct {
+	From, To         network.NodeID // of the data
+	FromPort, ToPort uint16
+	Left             time.Duration // until the deadline
+	Bytes            uint64        // 0: not known
+}
+
+// declarer is an Attached that takes declarations.
+type declarer interface{ Declare(d Declaration) }
 
 // Quiet is a law that measures nothing of itself and has nothing to free.
 type Quiet struct{}
@@ -122,6 +134,15 @@ func (s *Set) Tallies() []law.Tally {
 		out = append(out, l.Tally())
 	}
 	return out
+}
+
+// Declare passes a declaration to the laws that take one.
+func (s *Set) Declare(d Declaration) {
+	for _, l := range s.laws {
+		if t, is := l.Attached.(declarer); is {
+			t.Declare(d)
+		}
+	}
 }
 
 // Report returns totals of what was counted since before (Tallies), and what kept laws from working as they should.

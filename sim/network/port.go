@@ -128,6 +128,21 @@ func (p *Port) init(delay law.Duration, bare bool) {
 	}
 }
 
+// Enlarge gives the port so much buffer in addition, in packets of 1500 bytes if it counts packets. A port that shares a buffer
+// keeps its own limit.
+func (p *Port) Enlarge(more law.Bytes) {
+	if p.Buffer.Packets {
+		more /= packetOfLimit
+		p.packets += int64(more)
+	} else {
+		p.bytes += int64(more)
+	}
+	p.Buffer.N += int64(more)
+}
+
+// packetOfLimit is a packet of a limit in packets, in bytes (law.Limit).
+const packetOfLimit = 1500
+
 // Send takes over pk. The packet passes the laws. Then it is queued, sent and passed to the peer node, or dropped.
 func (p *Port) Send(pk *Packet) {
 	now := p.net.Queue.Now()

@@ -35,6 +35,7 @@ type entry struct {
 func list() []entry {
 	return []entry{
 		{droptail.Spec(), simlaws.DropTail, lab.DropTail},
+		{droptail.DeepSpec(), simlaws.DeepTail, nil},
 		{mark.REDSpec(), simlaws.Mark, lab.Mark},
 		{mark.ECNSpec(), simlaws.Mark, lab.Mark},
 		{static.Spec(), simlaws.Static, nil},
@@ -45,8 +46,8 @@ func list() []entry {
 		{siccns2.Spec(), simlaws.SICCNS2, nil},
 		controlled(gcc.Spec()),
 		{hygenicc.Spec(), simlaws.HyGenICC, nil},
-		{sed.Spec(), nil, nil},
-		{sed.RepairSpec(), nil, nil},
+		{sed.Spec(), simlaws.SED, nil},
+		{sed.RepairSpec(), simlaws.RSED, nil},
 	}
 }
 
