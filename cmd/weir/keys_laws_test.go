@@ -3,7 +3,7 @@ package main
 // keysOfLaws has, for each parameter of each law of this build, the evidence of its effect.
 var keysOfLaws = map[string][]keyCase{
 	"params of deeptail.more":       {{set: "schemes.droptail.params.more=500KB", with: "schemes.droptail.laws=[deeptail]"}},
-	"params of sed.threshold":       {{set: "schemes.droptail.params.threshold=9KB", with: keysSED}},
+	"params of sed.threshold":       {{set: "schemes.droptail.params.threshold=9KB", with: keysSED + "  schemes.droptail.params.recover=2KB"}},
 	"params of sed.recover":         {{see: inTest, says: "../../law/sed/law_test.go TestPort_Hysteresis"}},
 	"params of sed.base_window":     {{see: inTest, says: "../../law/sed/law_test.go TestSE5_BaseWindowsExceedTheTotal"}},
 	"params of sed.period":          {{see: inTest, says: "../../law/sed/law_test.go TestSE8_Periodically"}},
@@ -21,7 +21,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of rsed.repair":         {{see: inTest, says: "../../sim/sed_test.go TestRSED_RepairsWithoutTimeouts"}},
 	"params of rsed.park":           {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
 	"params of rsed.park_most":      {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
-	"params of rsed.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[rsed]"}},
+	"params of rsed.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[rsed]  schemes.droptail.params.recover=2KB"}},
 	"params of rsed.recover":        {{see: inTest, says: "../../law/sed/law_test.go TestPort_Hysteresis"}},
 	"params of rsed.base_window":    {{see: inTest, says: "../../law/sed/law_test.go TestSE5_BaseWindowsExceedTheTotal"}},
 	"params of rsed.period":         {{see: inTest, says: "../../law/sed/law_test.go TestSE8_Periodically"}},

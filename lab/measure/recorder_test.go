@@ -215,6 +215,14 @@ func TestRecorder_TCPSuperPackets(t *testing.T) {
 			flows := p.Transfer(t, testnet.ReceiverIPv4, "reno", 4, 300_000)
 			testnet.Quiet(t, refs...)
 			after := queues(t, refs)
+			for range 10 { // on a machine so slow that a queue did not fill
+				if after[0].Drops > before[0].Drops && after[1].Drops > before[1].Drops {
+					break
+				}
+				flows = append(flows, p.Transfer(t, testnet.ReceiverIPv4, "reno", 4, 300_000)...)
+				testnet.Quiet(t, refs...)
+				after = queues(t, refs)
+			}
 			ports, drops, end := finish(t, r, t0)
 			// The queue counts a super-packet that it did not split once, the drops its packets.
 			unsplit := map[string]int{}

@@ -9,8 +9,8 @@ import (
 )
 
 // sniff records the TCP packets at a node's interface. The returned function stops it and returns how many
-// different payload bytes entered and left the node, and the time from its first packet to the last data that
-// entered.
+// different payload bytes entered and left the node, and the time from its first packet to the last new data
+// that entered.
 func sniff(t *testing.T, n *pairNet, node string) func() (in, out int64, span time.Duration) {
 	t.Helper()
 	fd := -1
@@ -30,7 +30,7 @@ func sniff(t *testing.T, n *pairNet, node string) func() (in, out int64, span ti
 	}
 	return func() (in, out int64, span time.Duration) {
 		defer unix.Close(fd)
-		w := watch{first: map[stream]uint32{}, most: map[stream]uint32{}, into: map[stream]bool{}}
+		w := watch{first: map[stream]uint32{}, seen: map[stream][]bool{}, most: map[stream]uint32{}, into: map[stream]bool{}}
 		packet, control := make([]byte, 65536), make([]byte, 256)
 		for {
 			n, cn, _, from, err := unix.Recvmsg(fd, packet, control, 0)
@@ -61,6 +61,7 @@ type stream struct {
 
 type watch struct {
 	first      map[stream]uint32 // sequence number of the first data byte
+	seen       map[stream][]bool // the bytes that entered, from the first on
 	most       map[stream]uint32 // payload up to the highest sequence number seen
 	into       map[stream]bool   // whether the direction is into the node
 	begin, end int64
@@ -84,10 +85,24 @@ func (w *watch) packet(ip []byte, incoming bool, at int64) {
 	}
 	if payload > 0 {
 		w.most[s] = max(w.most[s], seq+uint32(payload)-w.first[s])
-		if incoming {
+		if incoming && w.isNew(s, seq-w.first[s], payload) {
 			w.end = at
 		}
 	}
+}
+
+// isNew reports whether some of these bytes are the first to enter: data that is sent again can arrive after a flow's end.
+func (w *watch) isNew(s stream, from uint32, length int) (is bool) {
+	seen := w.seen[s]
+	if more := int(from) + length - len(seen); more > 0 {
+		seen = append(seen, make([]bool, more)...)
+		w.seen[s] = seen
+	}
+	for i := range length {
+		is = is || !seen[int(from)+i]
+		seen[int(from)+i] = true
+	}
+	return is
 }
 
 func stamp(control []byte) int64 {
