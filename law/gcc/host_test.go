@@ -16,14 +16,10 @@ import (
 
 const mbit = 1e6
 
-// hostScript drives the half at a host: ticks come when the law wants them.
+// hostScript drives the half at a host.
 type hostScript struct {
-	t   testing.TB
-	h   *Host
-	law law.Law
-	now time.Duration
-	got map[law.VM]law.Grant // the last one of each VM; Lease 0: released
-	at  map[law.VM]time.Duration
+	*lawtest.Host
+	h *Host
 }
 
 func newHostScript(t testing.TB, uplink law.Rate, vms int, change func(*Config)) *hostScript {
@@ -40,61 +36,16 @@ func newHostScript(t testing.TB, uplink law.Rate, vms int, change func(*Config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &hostScript{t: t, h: h, law: lawtest.Checked(t, h, twin), got: map[law.VM]law.Grant{}, at: map[law.VM]time.Duration{}}
-	has := &inventory.Host{At: 1, Rate: uplink}
-	for n := range vms {
-		has.VMs = append(has.VMs, inventory.VM{Number: law.VM(n + 1)})
-	}
-	s.step(has)
-	return s
-}
-
-func (s *hostScript) step(e law.Event) {
-	s.t.Helper()
-	for _, a := range s.law.Step(s.now, e, nil) {
-		g := a.(law.Grant)
-		if g.Kind != law.RateGrant || g.Value == 0 {
-			s.t.Errorf("%+v: want a rate", g)
-		}
-		s.got[g.Key.VM], s.at[g.Key.VM] = g, s.now
-	}
-}
-
-// until gives the ticks up to a time.
-func (s *hostScript) until(at time.Duration) {
-	s.t.Helper()
-	for w := s.law.Wake(); w != 0 && w <= at; w = s.law.Wake() {
-		if w <= s.now {
-			s.t.Fatalf("wakes at %v, and it is %v", w, s.now)
-		}
-		s.now = w
-		s.step(law.Tick{})
-	}
-	s.now = at
-}
-
-// send has VMs send, each 100 packets.
-func (s *hostScript) send(vms ...law.VM) {
-	s.t.Helper()
-	e := &telemetry.Sent{T: 5 * ms}
-	for _, vm := range vms {
-		e.VMs = append(e.VMs, telemetry.VMSent{VM: vm, Packets: 100})
-	}
-	s.step(e)
-}
-
-func (s *hostScript) marks(vm law.VM, n float64) {
-	s.t.Helper()
-	s.step(&telemetry.Marked{VM: vm, Marks: uint64(n * telemetry.OneMark)})
+	return &hostScript{lawtest.NewHost(t, h, twin, uplink, vms), h}
 }
 
 // rate is R of a VM in Mbit/s.
 func (s *hostScript) rate(vm law.VM) float64 { return s.h.Of(vm).Rate / mbit }
 
 func (s *hostScript) expect(what string, vm law.VM, want float64) {
-	s.t.Helper()
+	s.T.Helper()
 	if got := s.rate(vm); math.Abs(got-want) > 0.02 {
-		s.t.Errorf("%s: VM %d has %.3f Mbit/s, want %.3f", what, vm, got, want)
+		s.T.Errorf("%s: VM %d has %.3f Mbit/s, want %.3f", what, vm, got, want)
 	}
 }
 
@@ -105,49 +56,49 @@ const could = 1e9 * 0.005 / 8 / 1500
 // slowly first and fast after 200 ms.
 func TestHost_Paper(t *testing.T) {
 	s := newHostScript(t, 1e9, 2, nil)
-	if len(s.got) > 0 || s.law.Wake() != 0 {
-		t.Errorf("before any packet: %v, wake %v", s.got, s.law.Wake())
+	if len(s.Got) > 0 || s.Law.Wake() != 0 {
+		t.Errorf("before any packet: %v, wake %v", s.Got, s.Law.Wake())
 	}
-	s.send(1)
+	s.Send(1)
 	s.expect("alone", 1, 1000)
-	if len(s.got) > 0 {
-		t.Errorf("alone: %+v", s.got)
+	if len(s.Got) > 0 {
+		t.Errorf("alone: %+v", s.Got)
 	}
-	s.marks(1, could/4)
+	s.Marks(1, could/4)
 	s.expect("a quarter is marked", 1, 1000*(1-0.8/4))
-	if g := s.got[1]; g.Value < 799e6 || g.Value > 801e6 || g.Lease != time.Second {
+	if g := s.Got[1]; g.Value < 799e6 || g.Value > 801e6 || g.Lease != time.Second {
 		t.Errorf("granted %+v", g)
 	}
-	s.until(9 * ms)
+	s.Until(9 * ms)
 	s.expect("before the timeout", 1, 800)
-	s.until(10 * ms)
+	s.Until(10 * ms)
 	s.expect("after it", 1, 800+0.325)
-	s.until(110 * ms)
+	s.Until(110 * ms)
 	s.expect("100 ms later", 1, 800+0.325+130)
-	s.marks(1, 10*could)
+	s.Marks(1, 10*could)
 	s.expect("more marks than packets", 1, (800+0.325+130)*0.2)
-	s.until(310 * ms)
+	s.Until(310 * ms)
 	slow := (800+0.325+130)*0.2 + 760*0.325 + 0.325 + 2.3
 	s.expect("the last slow period", 1, slow)
-	s.until(320 * ms)
+	s.Until(320 * ms)
 	s.expect("fast", 1, slow+40*2.625)
-	s.until(500 * ms)
+	s.Until(500 * ms)
 	s.expect("at its share", 1, 1000)
-	if g := s.got[1]; g.Lease != 0 {
+	if g := s.Got[1]; g.Lease != 0 {
 		t.Errorf("not released: %+v", g)
 	}
-	s.send(2)
+	s.Send(2)
 	s.expect("two", 1, 500)
 	s.expect("two", 2, 500)
-	s.until(600 * ms)
-	s.send(1)
-	s.until(1499 * ms)
+	s.Until(600 * ms)
+	s.Send(1)
+	s.Until(1499 * ms)
 	s.expect("before the inactivity of VM 2", 1, 500)
-	s.until(1500 * ms)
-	if s.h.Of(2).Active || s.got[2].Lease != 0 {
-		t.Errorf("VM 2 is active, or limited: %+v", s.got[2])
+	s.Until(1500 * ms)
+	if s.h.Of(2).Active || s.Got[2].Lease != 0 {
+		t.Errorf("VM 2 is active, or limited: %+v", s.Got[2])
 	}
-	s.until(1510 * ms)
+	s.Until(1510 * ms)
 	if s.rate(1) <= 500 || s.rate(1) >= 1000 {
 		t.Errorf("VM 1 has %.0f Mbit/s: want it to rise", s.rate(1))
 	}
@@ -156,8 +107,8 @@ func TestHost_Paper(t *testing.T) {
 // GS-2: rates have no rounding. The printed (rate >> 3) of Mbit/s gives 328 of 333 Mbit/s.
 func TestGS2_NoRounding(t *testing.T) {
 	s := newHostScript(t, 1e9, 3, nil)
-	s.send(1, 2, 3)
-	if got := s.got[1].Value; got != 333333333 {
+	s.Send(1, 2, 3)
+	if got := s.Got[1].Value; got != 333333333 {
 		t.Errorf("%d bit/s", got)
 	}
 	if printed := (333 >> 3) * 8; printed != 328 {
@@ -169,15 +120,15 @@ func TestGS2_NoRounding(t *testing.T) {
 func TestGS3_ZeroMarks(t *testing.T) {
 	for _, printed := range []bool{false, true} {
 		s := newHostScript(t, 1e9, 1, nil)
-		s.law = s.h
-		s.send(1)
-		s.marks(1, could/2)
+		s.Law = s.h
+		s.Send(1)
+		s.Marks(1, could/2)
 		for range 20 {
-			s.until(s.now + 5*ms)
+			s.Until(s.Now + 5*ms)
 			if printed { // what ">= 0" does
-				s.h.Of(1).Congested, s.h.Of(1).Heard = true, s.now
+				s.h.Of(1).Congested, s.h.Of(1).Heard = true, s.Now
 			}
-			s.marks(1, 0)
+			s.Marks(1, 0)
 		}
 		if printed {
 			s.expect("printed", 1, 600)
@@ -191,16 +142,16 @@ func TestGS3_ZeroMarks(t *testing.T) {
 // together count as two intervals: printed, the second is divided by the microsecond between them.
 func TestGS4_FirstMessage(t *testing.T) {
 	s := newHostScript(t, 1e9, 1, nil)
-	s.until(10 * time.Second)
-	s.send(1)
-	s.marks(1, could/4)
+	s.Until(10 * time.Second)
+	s.Send(1)
+	s.Marks(1, could/4)
 	s.expect("ours", 1, 800)
 	printed := func(dt time.Duration) float64 { return 1000 * (1 - 0.8*min(1, could/4/could*0.005/dt.Seconds())) }
 	if got := printed(10 * time.Second); got < 999 {
 		t.Errorf("printed: %.1f Mbit/s", got)
 	}
-	s.until(s.now + time.Microsecond)
-	s.marks(1, could/100)
+	s.Until(s.Now + time.Microsecond)
+	s.Marks(1, could/100)
 	s.expect("a microsecond later", 1, 800*(1-0.8/100))
 	if got := printed(time.Microsecond); got > 201 {
 		t.Errorf("printed, a microsecond later: %.1f Mbit/s", got)
@@ -211,18 +162,18 @@ func TestGS4_FirstMessage(t *testing.T) {
 // quarter of the link needs three quarters of the packets marked for good.
 func TestGS6_ListingsHaveNoIntegrator(t *testing.T) {
 	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = OVS })
-	s.send(1)
+	s.Send(1)
 	for range 200 {
-		s.until(s.now + 5*ms)
-		s.marks(1, 75)
-		s.send(1)
+		s.Until(s.Now + 5*ms)
+		s.Marks(1, 75)
+		s.Send(1)
 	}
 	if got := s.rate(1); math.Abs(got-250) > 1 {
 		t.Errorf("three quarters marked: %.1f Mbit/s, want 250", got)
 	}
 	for range 200 {
-		s.until(s.now + 5*ms)
-		s.send(1)
+		s.Until(s.Now + 5*ms)
+		s.Send(1)
 	}
 	if got := s.rate(1); got < 999 {
 		t.Errorf("no marks: %.1f Mbit/s, want the whole uplink", got)
@@ -232,7 +183,7 @@ func TestGS6_ListingsHaveNoIntegrator(t *testing.T) {
 // GO-1: a VM that was never seen is not active. The listing counts it, and the others get less.
 func TestGO1_NeverSeen(t *testing.T) {
 	s := newHostScript(t, 1e9, 4, func(p *Config) { p.Variant = OVS })
-	s.send(1, 2)
+	s.Send(1, 2)
 	s.expect("two of four send", 1, 500)
 	if printed := 1000.0 / 4; printed == s.rate(1) {
 		t.Error("as printed")
@@ -244,14 +195,14 @@ func TestGO2_FractionOfAnInterval(t *testing.T) {
 	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = OVS })
 	out, marked := 0.0, 0.0
 	for range 2000 {
-		s.until(s.now + 5*ms)
-		s.send(1)
+		s.Until(s.Now + 5*ms)
+		s.Send(1)
 		out += 100
 	}
 	for range 100 {
-		s.until(s.now + 5*ms)
-		s.marks(1, 100)
-		s.send(1)
+		s.Until(s.Now + 5*ms)
+		s.Marks(1, 100)
+		s.Send(1)
 		out, marked = out+100, marked+100
 	}
 	if got := s.rate(1); got > 15 {
@@ -265,11 +216,11 @@ func TestGO2_FractionOfAnInterval(t *testing.T) {
 // GO-6: a VM may get a share of marks that is above its own packets. The fraction is at most 1.
 func TestGO6_FractionIsAtMostOne(t *testing.T) {
 	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = OVS })
-	s.send(1)
+	s.Send(1)
 	for range 40 {
-		s.until(s.now + 5*ms)
-		s.marks(1, 700)
-		s.send(1)
+		s.Until(s.Now + 5*ms)
+		s.Marks(1, 700)
+		s.Send(1)
 	}
 	if a := s.h.Of(1).State.alpha; a > 1 || a < 0.9 {
 		t.Errorf("alpha is %v", a)
@@ -280,45 +231,45 @@ func TestGO6_FractionIsAtMostOne(t *testing.T) {
 // tenth of the share, once. There it would stay: here it rises on.
 func TestHost_Code(t *testing.T) {
 	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Variant, p.Increase = Code, 1e6 })
-	s.send(1)
-	s.marks(1, 100)
+	s.Send(1)
+	s.Marks(1, 100)
 	s.expect("100 marks", 1, 500)
-	s.until(ms)
-	s.marks(1, 50)
+	s.Until(ms)
+	s.Marks(1, 50)
 	s.expect("fewer marks, soon", 1, 500)
-	s.until(5 * ms)
-	s.marks(1, 20)
+	s.Until(5 * ms)
+	s.Marks(1, 20)
 	s.expect("3 ms later", 1, 400)
-	s.until(15 * ms)
+	s.Until(15 * ms)
 	s.expect("10 ms after the last mark", 1, (400.0+1000)/2+100)
-	s.until(20 * ms)
+	s.Until(20 * ms)
 	s.expect("it rises on", 1, 820)
-	s.until(80 * ms)
+	s.Until(80 * ms)
 	s.expect("at its share", 1, 1000)
-	s.marks(1, 989)
+	s.Marks(1, 989)
 	s.expect("the largest step", 1, 10)
-	s.marks(1, 2000)
+	s.Marks(1, 2000)
 	s.expect("too little would remain", 1, 10)
 	s = newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = Code })
-	s.send(1)
-	s.marks(1, 50)
-	s.until(ms)
-	s.marks(1, 50)
+	s.Send(1)
+	s.Marks(1, 50)
+	s.Until(ms)
+	s.Marks(1, 50)
 	s.expect("as many marks, soon", 1, 500)
 }
 
 // Rates converge to weights, and not below guarantees.
 func TestHost_WeightsAndGuarantees(t *testing.T) {
 	s := newHostScript(t, 1e9, 2, nil)
-	s.step(&inventory.Host{At: 1, Rate: 1e9, VMs: []inventory.VM{
+	s.Step(&inventory.Host{At: 1, Rate: 1e9, VMs: []inventory.VM{
 		{Number: 1, Guarantee: inventory.Guarantee{Weight: 3}}, {Number: 2, Guarantee: inventory.Guarantee{Rate: 200e6, Weight: 1}},
 	}})
-	s.send(1, 2)
+	s.Send(1, 2)
 	s.expect("share", 1, 750)
 	s.expect("share", 2, 250)
 	for range 100 {
-		s.marks(1, could)
-		s.marks(2, could)
+		s.Marks(1, could)
+		s.Marks(2, could)
 	}
 	s.expect("congested", 1, 10)
 	s.expect("guaranteed", 2, 200)
@@ -327,11 +278,11 @@ func TestHost_WeightsAndGuarantees(t *testing.T) {
 // VMs that are not in the list any more have no rate, others keep theirs.
 func TestHost_List(t *testing.T) {
 	s := newHostScript(t, 1e9, 2, nil)
-	s.send(1, 2)
-	s.marks(1, could)
-	s.step(&inventory.Host{At: 1, Rate: 1e9, VMs: []inventory.VM{{Number: 1}, {Number: 9}}})
+	s.Send(1, 2)
+	s.Marks(1, could)
+	s.Step(&inventory.Host{At: 1, Rate: 1e9, VMs: []inventory.VM{{Number: 1}, {Number: 9}}})
 	s.expect("kept", 1, 500*0.2)
-	s.marks(2, 5)
+	s.Marks(2, 5)
 	if c := s.h.Counts(); c.Unknown != 1 {
 		t.Errorf("%+v", c)
 	}
@@ -339,36 +290,36 @@ func TestHost_List(t *testing.T) {
 	for n := range limiter.MaxVMs + 1 {
 		many.VMs = append(many.VMs, inventory.VM{Number: law.VM(n + 1)})
 	}
-	s.step(many)
+	s.Step(many)
 	if n := len(s.h.Guests()); n != limiter.MaxVMs || s.h.Counts().TooMany != 1 {
 		t.Errorf("%d VMs, %+v", n, s.h.Counts())
 	}
-	s.step(&inventory.Host{At: 1})
-	if len(s.h.Guests()) != 0 || s.law.Wake() != 0 {
-		t.Errorf("%d VMs, wake %v", len(s.h.Guests()), s.law.Wake())
+	s.Step(&inventory.Host{At: 1})
+	if len(s.h.Guests()) != 0 || s.Law.Wake() != 0 {
+		t.Errorf("%d VMs, wake %v", len(s.h.Guests()), s.Law.Wake())
 	}
 }
 
 // Without the uplink's rate nothing is limited.
 func TestHost_NoRate(t *testing.T) {
 	s := newHostScript(t, 0, 2, nil)
-	s.send(1, 2)
-	s.marks(1, 1000)
-	if len(s.got) > 0 {
-		t.Errorf("%+v", s.got)
+	s.Send(1, 2)
+	s.Marks(1, 1000)
+	if len(s.Got) > 0 {
+		t.Errorf("%+v", s.Got)
 	}
 }
 
 // A rate that stays is granted again before its lease ends.
 func TestHost_Renews(t *testing.T) {
 	s := newHostScript(t, 1e9, 2, func(p *Config) { p.Inactivity = 60e9 })
-	s.send(1, 2)
+	s.Send(1, 2)
 	last, times := time.Duration(0), 0
-	for s.now < 5*time.Second {
-		w := s.law.Wake()
-		s.until(w)
-		if n := s.at[1]; n != last {
-			if n-last > s.got[1].Lease/2 {
+	for s.Now < 5*time.Second {
+		w := s.Law.Wake()
+		s.Until(w)
+		if n := s.At[1]; n != last {
+			if n-last > s.Got[1].Lease/2 {
 				t.Fatalf("granted at %v and then at %v", last, n)
 			}
 			last = n

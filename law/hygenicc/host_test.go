@@ -18,12 +18,10 @@ const (
 	ms   = time.Millisecond
 )
 
-// script drives the half at the host that sends: ticks come when the law wants them.
+// script drives the half at the host that sends.
 type script struct {
-	t   testing.TB
-	h   *Host
-	law law.Law
-	now time.Duration
+	*lawtest.Host
+	h *Host
 }
 
 func newScript(t testing.TB, vms int, change func(*Config)) *script {
@@ -40,45 +38,13 @@ func newScript(t testing.TB, vms int, change func(*Config)) *script {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &script{t: t, h: h, law: lawtest.Checked(t, h, twin)}
-	has := &inventory.Host{At: 1, Rate: 1e9}
-	for n := range vms {
-		has.VMs = append(has.VMs, inventory.VM{Number: law.VM(n + 1)})
-	}
-	s.step(has)
-	return s
-}
-
-func (s *script) step(e law.Event) { s.law.Step(s.now, e, nil) }
-
-func (s *script) until(at time.Duration) {
-	s.t.Helper()
-	for w := s.law.Wake(); w != 0 && w <= at; w = s.law.Wake() {
-		if w <= s.now {
-			s.t.Fatalf("wakes at %v, and it is %v", w, s.now)
-		}
-		s.now = w
-		s.step(law.Tick{})
-	}
-	s.now = at
-}
-
-func (s *script) send(vms ...law.VM) {
-	e := &telemetry.Sent{T: ms}
-	for _, vm := range vms {
-		e.VMs = append(e.VMs, telemetry.VMSent{VM: vm, Packets: 10})
-	}
-	s.step(e)
-}
-
-func (s *script) marks(vm law.VM, n uint64) {
-	s.step(&telemetry.Marked{VM: vm, Marks: n * telemetry.OneMark})
+	return &script{lawtest.NewHost(t, h, twin, 1e9, vms), h}
 }
 
 func (s *script) expect(what string, want float64) {
-	s.t.Helper()
+	s.T.Helper()
 	if got := s.h.Of(1).Rate / mbit; math.Abs(got-want) > 1e-6 {
-		s.t.Errorf("%s: VM 1 has %.3f Mbit/s, want %.3f", what, got, want)
+		s.T.Errorf("%s: VM 1 has %.3f Mbit/s, want %.3f", what, got, want)
 	}
 }
 
@@ -86,31 +52,31 @@ func (s *script) expect(what string, want float64) {
 // above 10 Mbit/s and 1 for each mark.
 func TestHost_Messages(t *testing.T) {
 	s := newScript(t, 1, func(p *Config) { p.Timeout = law.Duration(10 * ms) })
-	s.send(1)
+	s.Send(1)
 	s.expect("alone", 1000)
-	s.marks(1, 11)
+	s.Marks(1, 11)
 	s.expect("11 marks", 945)
-	s.until(ms)
-	s.marks(1, 10)
+	s.Until(ms)
+	s.Marks(1, 10)
 	s.expect("fewer, soon", 945)
-	s.marks(1, 10)
+	s.Marks(1, 10)
 	s.expect("not fewer than the last ones", 895)
-	s.until(4 * ms)
-	s.marks(1, 2)
+	s.Until(4 * ms)
+	s.Marks(1, 2)
 	s.expect("fewer, after 3 ms", 885)
-	s.marks(1, 875)
+	s.Marks(1, 875)
 	s.expect("too little would remain", 885)
-	s.until(8 * ms)
-	s.marks(1, 874)
+	s.Until(8 * ms)
+	s.Marks(1, 874)
 	s.expect("it falls to the least rate", 10)
 }
 
 // A mark in a reserved bit takes 1 Mbit/s.
 func TestHost_Bits(t *testing.T) {
 	s := newScript(t, 1, func(p *Config) { p.Feedback = Bit })
-	s.send(1)
+	s.Send(1)
 	for range 30 {
-		s.marks(1, 1)
+		s.Marks(1, 1)
 	}
 	s.expect("30 bits", 970)
 }
@@ -119,17 +85,17 @@ func TestHost_Bits(t *testing.T) {
 // below its share for good. Ours rises on.
 func TestHost_RisesToItsShare(t *testing.T) {
 	s := newScript(t, 1, nil)
-	s.send(1)
-	s.marks(1, 100)
+	s.Send(1)
+	s.Marks(1, 100)
 	s.expect("100 marks", 500)
-	s.until(3 * ms / 2)
+	s.Until(3 * ms / 2)
 	s.expect("before the timeout", 500)
-	s.until(2 * ms)
+	s.Until(2 * ms)
 	printed := (500.0+1000)/2 + 100
 	s.expect("after it", printed)
-	s.until(12 * ms)
+	s.Until(12 * ms)
 	s.expect("10 ms later", printed+20)
-	s.until(200 * ms)
+	s.Until(200 * ms)
 	s.expect("its share", 1000)
 	if printed >= 1000 {
 		t.Error("the printed law returns to the share, too")
@@ -147,21 +113,21 @@ func TestHost_Model(t *testing.T) {
 			m.step = 1
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
-			s.until(s.now + time.Duration(rapid.IntRange(1, 8000).Draw(t, "us"))*time.Microsecond)
+			s.Until(s.Now + time.Duration(rapid.IntRange(1, 8000).Draw(t, "us"))*time.Microsecond)
 			vm := law.VM(rapid.IntRange(1, 3).Draw(t, "vm"))
 			marks := 0.0
 			if rapid.Bool().Draw(t, "sends") {
-				s.send(vm)
+				s.Send(vm)
 			} else {
 				n := rapid.Uint64Range(1, 30).Draw(t, "marks")
 				marks = float64(n)
-				s.marks(vm, n)
+				s.Marks(vm, marks)
 			}
-			m.events = append(m.events, modelEvent{s.now, int(vm) - 1, marks})
+			m.events = append(m.events, modelEvent{s.Now, int(vm) - 1, marks})
 			for vm, v := range m.after() {
 				g := s.h.Of(law.VM(vm + 1))
 				if g.Active != v.active || v.active && math.Abs(g.Rate/mbit-v.rate) > 1e-6 {
-					t.Fatalf("at %v VM %d has %v (%v), want %v (%v)", s.now, vm+1, g.Rate/mbit, g.Active, v.rate, v.active)
+					t.Fatalf("at %v VM %d has %v (%v), want %v (%v)", s.Now, vm+1, g.Rate/mbit, g.Active, v.rate, v.active)
 				}
 			}
 		}
