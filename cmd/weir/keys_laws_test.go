@@ -1,45 +1,35 @@
 package main
 
+import (
+	"maps"
+	"strings"
+)
+
 // keysOfLaws has, for each parameter of each law of this build, the evidence of its effect.
 var keysOfLaws = map[string][]keyCase{
-	"params of deeptail.more":       {{set: "schemes.droptail.params.more=500KB", with: "schemes.droptail.laws=[deeptail]"}},
-	"params of sed.threshold":       {{set: "schemes.droptail.params.threshold=9KB", with: keysSED + "  schemes.droptail.params.recover=2KB"}},
-	"params of sed.recover":         {{see: inTest, says: "../../law/sed/law_test.go TestPort_Hysteresis"}},
-	"params of sed.base_window":     {{see: inTest, says: "../../law/sed/law_test.go TestSE5_BaseWindowsExceedTheTotal"}},
-	"params of sed.period":          {{see: inTest, says: "../../law/sed/law_test.go TestSE8_Periodically"}},
-	"params of sed.pause":           {{see: inTest, says: "../../sim/laws/host_flow_test.go TestHosts_PauseHoldsACKs"}},
-	"params of sed.hold":            {{see: inTest, says: "../../sim/laws/host_flow_test.go TestHosts_PauseHoldsACKs"}},
-	"params of sed.overhead":        {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
-	"params of sed.round_trip":      {{see: inTest, says: "../../law/sed/model_test.go TestSE14_RoundTripThroughTheQueue"}},
-	"params of sed.shortage":        {{see: inTest, says: "../../law/sed/model_test.go TestAllocate_NoneOfTheRestIsMissed"}},
-	"params of sed.overload":        {{see: inTest, says: "../../law/sed/model_test.go TestAllocate_Overload"}},
-	"params of sed.spare":           {{see: inTest, says: "../../law/sed/law_test.go TestSE3_Spare"}},
-	"params of sed.first":           {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
-	"params of sed.initial_window":  {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
-	"params of sed.lease":           {{see: inTest, says: "../../law/sed/law_test.go TestLease"}},
-	"params of sed.rtt":             {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
-	"params of rsed.repair":         {{see: inTest, says: "../../sim/sed_test.go TestRSED_RepairsWithoutTimeouts"}},
-	"params of rsed.park":           {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
-	"params of rsed.park_most":      {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
-	"params of rsed.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[rsed]  schemes.droptail.params.recover=2KB"}},
-	"params of rsed.recover":        {{see: inTest, says: "../../law/sed/law_test.go TestPort_Hysteresis"}},
-	"params of rsed.base_window":    {{see: inTest, says: "../../law/sed/law_test.go TestSE5_BaseWindowsExceedTheTotal"}},
-	"params of rsed.period":         {{see: inTest, says: "../../law/sed/law_test.go TestSE8_Periodically"}},
-	"params of rsed.pause":          {{see: inTest, says: "../../sim/laws/host_flow_test.go TestHosts_PauseHoldsACKs"}},
-	"params of rsed.hold":           {{see: inTest, says: "../../sim/laws/host_flow_test.go TestHosts_PauseHoldsACKs"}},
-	"params of rsed.overhead":       {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
-	"params of rsed.round_trip":     {{see: inTest, says: "../../law/sed/model_test.go TestSE14_RoundTripThroughTheQueue"}},
-	"params of rsed.shortage":       {{see: inTest, says: "../../law/sed/model_test.go TestAllocate_NoneOfTheRestIsMissed"}},
-	"params of rsed.overload":       {{see: inTest, says: "../../law/sed/model_test.go TestAllocate_Overload"}},
-	"params of rsed.spare":          {{see: inTest, says: "../../law/sed/law_test.go TestSE3_Spare"}},
-	"params of rsed.first":          {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
-	"params of rsed.initial_window": {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
-	"params of rsed.lease":          {{see: inTest, says: "../../law/sed/law_test.go TestLease"}},
-	"params of rsed.rtt":            {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
-	"params of red.threshold":       {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
-	"params of red.not_ect":         {{see: isRefused, says: "params.not_ect: red drops every packet above the threshold", set: "schemes.droptail.params.not_ect=pass", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
-	"params of ecn.threshold":       {{set: "schemes.droptail.params.threshold=9KB", with: keysMarking}},
-	"params of ecn.not_ect":         {{set: "schemes.droptail.params.not_ect=drop", with: keysMarking}},
+	"params of deeptail.more":      {{set: "schemes.droptail.params.more=500KB", with: "schemes.droptail.laws=[deeptail]"}},
+	"params of sed.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: keysSED + "  schemes.droptail.params.recover=2KB"}},
+	"params of sed.recover":        {{see: inTest, says: "../../law/sed/law_test.go TestPort_Hysteresis"}},
+	"params of sed.base_window":    {{see: inTest, says: "../../law/sed/law_test.go TestSE5_BaseWindowsExceedTheTotal"}},
+	"params of sed.period":         {{see: inTest, says: "../../law/sed/law_test.go TestSE8_Periodically"}},
+	"params of sed.pause":          {{see: inTest, says: "../../sim/laws/host_flow_test.go TestHosts_PauseHoldsACKs"}},
+	"params of sed.hold":           {{see: inTest, says: "../../sim/laws/host_flow_test.go TestHosts_PauseHoldsACKs"}},
+	"params of sed.overhead":       {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
+	"params of sed.round_trip":     {{see: inTest, says: "../../law/sed/model_test.go TestSE14_RoundTripThroughTheQueue"}},
+	"params of sed.shortage":       {{see: inTest, says: "../../law/sed/model_test.go TestAllocate_NoneOfTheRestIsMissed"}},
+	"params of sed.overload":       {{see: inTest, says: "../../law/sed/model_test.go TestAllocate_Overload"}},
+	"params of sed.spare":          {{see: inTest, says: "../../law/sed/law_test.go TestSE3_Spare"}},
+	"params of sed.first":          {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
+	"params of sed.initial_window": {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
+	"params of sed.lease":          {{see: inTest, says: "../../law/sed/law_test.go TestLease"}},
+	"params of sed.rtt":            {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
+	"params of rsed.repair":        {{see: inTest, says: "../../sim/sed_test.go TestRSED_RepairsWithoutTimeouts"}},
+	"params of rsed.park":          {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
+	"params of rsed.park_most":     {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
+	"params of red.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
+	"params of red.not_ect":        {{see: isRefused, says: "params.not_ect: red drops every packet above the threshold", set: "schemes.droptail.params.not_ect=pass", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
+	"params of ecn.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: keysMarking}},
+	"params of ecn.not_ect":        {{set: "schemes.droptail.params.not_ect=drop", with: keysMarking}},
 
 	"params of static.rate":  {{set: "schemes.droptail.params.rate=5Mbit", with: keysStatic}},
 	"params of static.depth": {{set: "schemes.droptail.params.depth=5ms", with: keysStatic}},
@@ -136,3 +126,17 @@ const (
 	keysFairQ    = "schemes.droptail.laws=[fairq]"
 	keysFairQCtl = "schemes.droptail.laws=[fairqctl]"
 )
+
+// casesOfLaws are keysOfLaws, with those of sed for rsed, too: it has all of sed's parameters.
+func casesOfLaws() map[string][]keyCase {
+	all := maps.Clone(keysOfLaws)
+	for key, list := range keysOfLaws {
+		if of, is := strings.CutPrefix(key, "params of sed."); is {
+			for _, c := range list {
+				c.with = strings.Replace(c.with, "laws=[sed]", "laws=[rsed]", 1)
+				all["params of rsed."+of] = append(all["params of rsed."+of], c)
+			}
+		}
+	}
+	return all
+}

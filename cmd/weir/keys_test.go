@@ -234,7 +234,7 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 		}
 	}
 	cases := maps.Clone(keysOfFiles)
-	maps.Copy(cases, keysOfLaws)
+	maps.Copy(cases, casesOfLaws())
 	for _, key := range keys {
 		if len(cases[key]) == 0 {
 			t.Errorf("%s: no case shows its effect: add one to keysOfFiles or keysOfLaws, or refuse the key", key)

@@ -128,7 +128,7 @@ func (m *model) want(now time.Duration) map[law.Pair]uint64 {
 // No pair gets more than its last grant says, and grants never end while there is a flow.
 func TestLaw_EqualsModel(t *testing.T) {
 	limited, moved := 0, 0
-	rapid.Check(t, func(r *rapid.T) {
+	property := func(r *rapid.T) {
 		p := *Default()
 		p.TargetFraction, p.Rate, p.Buffer, p.RTT = 0.5, 200e6, 125_000, 200e3
 		p.Idle = law.Duration(rapid.IntRange(1, 20).Draw(r, "idle")) * 1e9
@@ -213,7 +213,11 @@ func TestLaw_EqualsModel(t *testing.T) {
 				}
 			}
 		}
-	})
+	}
+	// A hundred trials each, with -short twenty.
+	for n := 0; n == 0 || n < 50 && (limited < 200 || moved < 50); n++ {
+		rapid.Check(t, property)
+	}
 	if limited < 200 || moved < 50 {
 		t.Errorf("%d windows, %d reports of hosts: the test shows too little", limited, moved)
 	}

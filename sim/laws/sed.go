@@ -5,6 +5,7 @@ package laws
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"weir/experiment"
 	"weir/law"
@@ -250,15 +251,8 @@ func (q *sedPort) end(f *sedFlow) {
 		return
 	}
 	delete(q.flows, f.key)
-	for i, o := range q.order {
-		if o == f {
-			q.order = append(q.order[:i], q.order[i+1:]...)
-			break
-		}
-	}
-	if q.sw.acks[f.key] != nil {
-		delete(q.sw.acks, f.key)
-	}
+	delete(q.sw.acks, f.key)
+	q.order = slices.DeleteFunc(q.order, func(o *sedFlow) bool { return o == f })
 	q.sw.site.Report(q.sw.of.controller, packetInBytes, 0, &flows.Ended{At: q.at, Flow: f.key.flow()})
 }
 
