@@ -24,7 +24,8 @@ const rounding = 1e-9
 // demand is a flow with a deadline when windows are allocated.
 type demand struct {
 	f     *flow
-	left  float64 // bytes
+	left  float64 // bytes, when the flow's progress was reported last
+	now   float64 // bytes that are left now, if it used its window since
 	until float64 // seconds to the deadline, less the margin
 	want  int64   // bytes of window; Eq. (4)
 	most  int64   // more would not be used
@@ -94,7 +95,7 @@ func (l *Law) sort(now time.Duration, at *port, s sizes) {
 		case f.idle(now, l.idle) || f.done(): // it needs no share; if it sends again, that is reported
 			*window = max(int64(l.p.BaseWindow), segmentBytes)
 		case f.urgent(now):
-			w.urgent = append(w.urgent, l.demand(now, f, s))
+			w.urgent = append(w.urgent, l.demand(now, f, *window, s))
 		default:
 			*window = 0
 			w.others = append(w.others, f)
@@ -110,9 +111,10 @@ func (f *flow) done() bool {
 }
 
 // demand returns what a flow asks for, Eq. (4): s/d x RTT. SE-8: one round trip less is left, because the last segment must also arrive,
-// and a sender uses whole segments only.
-func (l *Law) demand(now time.Duration, f *flow, s sizes) demand {
+// and a sender uses whole segments only. window is what the flow has now.
+func (l *Law) demand(now time.Duration, f *flow, window int64, s sizes) demand {
 	d := demand{f: f, left: f.left(), until: (f.message.deadline - now).Seconds()}
+	d.now = max(d.left-max(float64(window), 0)*min(now-f.sentAt, leastIdle).Seconds()/s.trip, 0)
 	d.most = whole(d.left)
 	if !l.p.Overhead {
 		d.want = int64(max(d.left/d.until*s.trip, segmentBytes)) // at least one MSS (SPEC 1.10)
@@ -145,18 +147,19 @@ func (l *Law) reserve(s sizes, plain int) float64 {
 
 // admit removes flows from the urgent ones until the others can meet their deadlines with so many bytes a second. Moore's rule leaves the
 // fewest late: at each deadline that cannot be met, it gives up the flow with the most bytes left of those so far. These flows
-// become flows without deadline, behind the others.
+// become flows without deadline, behind the others. Bytes left are those of now: by the last report, a flow that is nearly done would
+// seem too late, and would be given up.
 func (l *Law) admit(at *port, rate float64) {
 	w := &l.scratch
 	w.kept = w.kept[:0]
 	sum := 0.0
 	for i := range w.urgent {
 		d := &w.urgent[i]
-		sum += d.left
+		sum += d.now
 		heap.Push(&w.kept, d)
 		if sum > rate*d.until*(1+rounding) {
 			out := heap.Pop(&w.kept).(*demand)
-			sum -= out.left
+			sum -= out.now
 			out.want = 0
 		}
 	}
@@ -249,7 +252,7 @@ func (l *Law) spareWindows(at *port, room int64) {
 type largest []*demand
 
 func (h largest) Len() int           { return len(h) }
-func (h largest) Less(i, j int) bool { return h[i].left > h[j].left }
+func (h largest) Less(i, j int) bool { return h[i].now > h[j].now }
 func (h largest) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
