@@ -27,6 +27,7 @@ type demand struct {
 	left  float64 // bytes, when the flow's progress was reported last
 	now   float64 // bytes that are left now, if it used its window since
 	until float64 // seconds to the deadline, less the margin
+	grace float64 // seconds of the margin that a flow which was admitted before may use
 	want  int64   // bytes of window; Eq. (4)
 	most  int64   // more would not be used
 }
@@ -120,6 +121,9 @@ func (l *Law) demand(now time.Duration, f *flow, window int64, s sizes) demand {
 		d.want = int64(max(d.left/d.until*s.trip, segmentBytes)) // at least one MSS (SPEC 1.10)
 		return d
 	}
+	if f.admitted {
+		d.grace = s.trip
+	}
 	d.until = max(d.until-s.trip, s.trip/2)
 	d.want = min(whole(d.left/d.until*s.trip), max(d.most, segmentBytes))
 	return d
@@ -148,7 +152,7 @@ func (l *Law) reserve(s sizes, plain int) float64 {
 // admit removes flows from the urgent ones until the others can meet their deadlines with so many bytes a second. Moore's rule leaves the
 // fewest late: at each deadline that cannot be met, it gives up the flow with the most bytes left of those so far. These flows
 // become flows without deadline, behind the others. Bytes left are those of now: by the last report, a flow that is nearly done would
-// seem too late, and would be given up.
+// seem too late, and would be given up. For the same reason the margin counts only until a flow is admitted.
 func (l *Law) admit(at *port, rate float64) {
 	w := &l.scratch
 	w.kept = w.kept[:0]
@@ -157,7 +161,7 @@ func (l *Law) admit(at *port, rate float64) {
 		d := &w.urgent[i]
 		sum += d.now
 		heap.Push(&w.kept, d)
-		if sum > rate*d.until*(1+rounding) {
+		if sum > rate*(d.until+d.grace)*(1+rounding) {
 			out := heap.Pop(&w.kept).(*demand)
 			sum -= out.now
 			out.want = 0
@@ -165,7 +169,7 @@ func (l *Law) admit(at *port, rate float64) {
 	}
 	keep := w.urgent[:0]
 	for _, d := range w.urgent {
-		if d.want > 0 {
+		if d.f.admitted = d.want > 0; d.f.admitted {
 			keep = append(keep, d)
 			continue
 		}

@@ -280,7 +280,9 @@ func (l *Law) send(now time.Duration, f *flow, window int64, out []law.Action) [
 	paused := window == 0
 	if paused && !f.paused {
 		l.counts.Paused++
-		f.sentAt = now
+	}
+	if paused != f.paused {
+		f.sentAt = now // a flow that was paused until now is not idle
 	}
 	f.granted, f.grantedAt, f.paused = uint64(window), now, paused
 	l.counts.Granted++

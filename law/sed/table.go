@@ -44,6 +44,8 @@ type flow struct {
 	sent    uint64        // bytes, at the port that saw most
 	sentAt  time.Duration // when sent rose last
 	message message
+	// admitted: its deadline can be met, said the last allocation.
+	admitted bool
 
 	granted   uint64 // bytes; noLimit: none
 	paused    bool
@@ -142,7 +144,7 @@ func (l *Law) declare(now time.Duration, e *flows.Declared) *flow {
 	}
 	l.counts.Declared++
 	f.message = message{hasDeadline: e.Left > 0, deadline: now + e.Left, from: f.sent, bytes: e.Bytes}
-	f.sentAt = now
+	f.sentAt, f.admitted = now, false
 	return f
 }
 
