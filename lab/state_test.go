@@ -248,7 +248,7 @@ func TestOwnerAlive_TakesNothing(t *testing.T) {
 	name := testName("asked")
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		asking.Go(func() {
 			for {
 				select {
@@ -260,7 +260,7 @@ func TestOwnerAlive_TakesNothing(t *testing.T) {
 			}
 		})
 	}
-	for range 300 {
+	for range 60 {
 		if err := take(t, name).release(); err != nil {
 			t.Error(err)
 			break

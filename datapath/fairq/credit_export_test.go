@@ -1,6 +1,12 @@
 package fairq
 
-import "weir/datapath/park"
+import (
+	"errors"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath/park"
+)
 
 // CreditState is what a port did with promises and credits.
 type CreditState struct {
@@ -13,8 +19,25 @@ type CreditState struct {
 
 // CreditOf returns the state of the port with this name.
 func (f *Attachment) CreditOf(name string) (CreditState, error) {
+	return creditIn(f.maps.Credits, f.ports[f.index(name)].id)
+}
+
+// CreditAfter returns a function that reads the state of the port with this name once, also after Close.
+func (f *Attachment) CreditAfter(name string) (read func() (CreditState, error), err error) {
+	credits, err := f.maps.Credits.Clone()
+	if err != nil {
+		return nil, err
+	}
+	id := f.ports[f.index(name)].id
+	return func() (CreditState, error) {
+		s, err := creditIn(credits, id)
+		return s, errors.Join(err, credits.Close())
+	}, nil
+}
+
+func creditIn(credits *ebpf.Map, id uint32) (CreditState, error) {
 	var c fairqPortCredit
-	err := f.maps.Credits.Lookup(f.ports[f.index(name)].id, &c)
+	err := credits.Lookup(id, &c)
 	s := c.State
 	return CreditState{s.Promises, s.Parked, s.Full, uint64(s.OwedBytes) + uint64(s.OwedBeforeBytes), s.HandshakesLess, s.Holds, s.Flight.Bytes}, err
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"weir/datapath/fairq"
 	"weir/datapath/fairq/lawtrace"
 	"weir/datapath/testnet"
@@ -72,18 +70,19 @@ func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trac
 	}
 	b.conns = all
 	b.ask(t)
-	// The clients' last ACKs may still be on their way. Without a link none comes between the reading and the trace's end.
-	b.Sender.Must(t, func() error {
-		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: b.Uplink.Ifindex}})
-	})
-	b.Receiver.Must(t, func() error {
-		return netlink.LinkSetDown(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: b.Rx.Ifindex}})
-	})
-	state := b.state(t)
+	// The last packets may still be on their way, so the count is read when neither it nor the trace can change any more.
+	read, err := b.f.CreditAfter(b.In.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := b.f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	trace, err := recorder.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := read()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,13 @@ package fairq_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -63,7 +67,7 @@ func lawTraces(t *testing.T) map[string]*lawtrace.Trace {
 
 // overlay returns the arguments with which go build compiles the native core from the mutant. The tree does not
 // change.
-func (m *lawMutant) overlay(t *testing.T, dir string) []string {
+func (m *lawMutant) overlay(t *testing.T) []string {
 	t.Helper()
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -72,16 +76,6 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 		}
 		return string(text)
 	}
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	if err := os.Mkdir(filepath.Join(dir, "fairq"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	var headers []string
 	for _, pattern := range []string{"*.h", "fairq/*.h"} {
 		found, err := filepath.Glob("../core/" + pattern)
@@ -89,6 +83,17 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 			t.Fatal(err)
 		}
 		headers = append(headers, found...)
+	}
+	dir := m.place(t, headers)
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if old, err := os.ReadFile(path); err == nil && string(old) == text {
+			return path // another run of this test may be reading it
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
 	for _, path := range headers {
 		text := read(path)
@@ -138,6 +143,39 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 	return []string{"-overlay", write("overlay.json", string(list))}
 }
 
+// place returns a directory for a mutant's sources. Equal sources have the same one, so that the compiler's results can be used again: go
+// build does not look into headers of other directories, and takes them to be the same if their names are.
+func (m *lawMutant) place(t *testing.T, headers []string) string {
+	t.Helper()
+	native, err := filepath.Glob("../native/*.[gh]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.New()
+	for _, path := range slices.Concat(headers, native) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(digest, "%s %d\n%s", path, len(text), text)
+	}
+	fmt.Fprintf(digest, "%s\n%s\n%s", m.header, m.old, m.new)
+	dir, err := filepath.Abs(filepath.Join("../../out/mutants", strings.ReplaceAll(m.name, " ", "_")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := filepath.Join(dir, hex.EncodeToString(digest.Sum(nil)[:8]))
+	if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(dir); err != nil { // of other sources
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(place, "fairq"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return place
+}
+
 var allMutants = flag.Bool("mutants", false, "insert every fault, and not every sixteenth (make differential)")
 
 // The replay of a real trace finds each fault in the native core, and agrees with the core without faults. So
@@ -163,7 +201,7 @@ func TestDifferential_FindsMutants(t *testing.T) {
 			dir := t.TempDir()
 			binary, args := filepath.Join(dir, "replay"), []string(nil)
 			if m.header != "" {
-				args = m.overlay(t, dir)
+				args = m.overlay(t)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			defer cancel()

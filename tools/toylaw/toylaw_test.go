@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/lockfile"
 	"weir/internal/testroot"
 )
 
@@ -133,8 +135,7 @@ func checkList(t *testing.T, f file) {
 // worlds.
 func TestPatch_RunsInBothWorlds(t *testing.T) {
 	testroot.Need(t, "builds a lab")
-	tree := t.TempDir()
-	copyTree(t, tree)
+	tree := copyTree(t)
 	text, err := filepath.Abs(patch)
 	if err != nil {
 		t.Fatal(err)
@@ -174,9 +175,36 @@ func checkControl(t *testing.T, tree string) {
 	}
 }
 
-// copyTree copies the current sources of this tree, including uncommitted ones.
-func copyTree(t *testing.T, to string) {
+// place returns an empty directory for a copy. It stays the same, so that compiled packages can be used again, except beside another
+// run of this test.
+func place(t *testing.T) (dir string) {
 	t.Helper()
+	dir, err := filepath.Abs(filepath.Join(root, "out/toylaw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // for sources
+		t.Fatal(err)
+	}
+	lock, err := lockfile.TakeFile(dir + ".lock")
+	if errors.Is(err, lockfile.ErrHeld) {
+		return t.TempDir()
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(os.RemoveAll(dir), lock.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// copyTree copies the current sources of this tree, including uncommitted ones, and returns where the copy is.
+func copyTree(t *testing.T) (tree string) {
+	t.Helper()
+	tree = place(t)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -189,7 +217,7 @@ func copyTree(t *testing.T, to string) {
 		case d.IsDir() && slices.Contains([]string{".git", "out", "results"}, rel):
 			return filepath.SkipDir
 		case d.IsDir():
-			return os.MkdirAll(filepath.Join(to, rel), 0o755) //nolint:gosec // a copy of sources
+			return os.MkdirAll(filepath.Join(tree, rel), 0o755) //nolint:gosec // a copy of sources
 		case !d.Type().IsRegular() || rel == "weir":
 			return nil
 		}
@@ -201,11 +229,12 @@ func copyTree(t *testing.T, to string) {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, rel), data, info.Mode().Perm())
+		return os.WriteFile(filepath.Join(tree, rel), data, info.Mode().Perm())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tree
 }
 
 // run runs a command in the copy; its output is shown if it fails.
