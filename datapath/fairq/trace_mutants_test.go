@@ -144,7 +144,8 @@ func (m *lawMutant) overlay(t *testing.T) []string {
 }
 
 // place returns a directory for a mutant's sources. Equal sources have the same one, so that the compiler's results can be used again: go
-// build does not look into headers of other directories, and takes them to be the same if their names are.
+// build does not look into headers of other directories, and takes them to be the same if their names are. It ignores directories whose
+// names begin with an underscore.
 func (m *lawMutant) place(t *testing.T, headers []string) string {
 	t.Helper()
 	native, err := filepath.Glob("../native/*.[gh]*")
@@ -160,7 +161,7 @@ func (m *lawMutant) place(t *testing.T, headers []string) string {
 		fmt.Fprintf(digest, "%s %d\n%s", path, len(text), text)
 	}
 	fmt.Fprintf(digest, "%s\n%s\n%s", m.header, m.old, m.new)
-	dir, err := filepath.Abs(filepath.Join("../../out/mutants", strings.ReplaceAll(m.name, " ", "_")))
+	dir, err := filepath.Abs(filepath.Join("../../out/_mutants", strings.ReplaceAll(m.name, " ", "_")))
 	if err != nil {
 		t.Fatal(err)
 	}
