@@ -158,6 +158,12 @@ func NextTurn(turn, side uint8, payloadBytes, gsoBytes uint32, longest uint16) C
 	return CreditTurn{uint8(t), t&C.NATIVE_CREDIT_BEGINS != 0, uint16(t >> C.NATIVE_CREDIT_LONGEST)}
 }
 
+// CreditFits reports whether a segment belongs to its connection: credit_fits. sent: number behind the furthest data of its sender;
+// others: of the other end.
+func CreditFits(seq, sent, ack, others uint32) bool {
+	return C.native_credit_fits(C.weir_u32(seq), C.weir_u32(sent), C.weir_u32(ack), C.weir_u32(others)) != 0
+}
+
 // CreditSegment is a segment with an acknowledgement, and what is known of its connection. Ask sets the last three fields.
 type CreditSegment struct {
 	Ack          uint32

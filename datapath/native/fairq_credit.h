@@ -50,6 +50,11 @@ static void native_credit_asks(struct native_credit_segment *s)
 	s->answered = (weir_u8)credit_answered(s->opener, s->turn, s->side);
 }
 
+static int native_credit_fits(weir_u32 seq, weir_u32 sent, weir_u32 ack, weir_u32 others)
+{
+	return credit_fits(seq, sent, ack, others);
+}
+
 static int native_credit_concerns(const struct credit_ack *ack) { return credit_concerns(ack); }
 
 static int native_must_pace(struct weir_world *w, weir_u32 id, int live)

@@ -23,7 +23,9 @@ func AddToSummary(root string, doc *result.Document) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("add to a summary: %w", err)
 	}
-	small, err := doc.Summary(looked(doc))
+	at := looked(doc)
+	at.Table = old.IsTable()
+	small, err := doc.Summary(at)
 	if err != nil {
 		return "", err
 	}

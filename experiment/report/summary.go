@@ -96,14 +96,17 @@ func looked(doc *result.Document) result.Looked {
 		}
 		for _, p := range c.Paths() {
 			see(p.Names)
-			if path := strings.Join(p.Names, "."); p.Distribution && !slices.Contains(at.Distributions, path) {
+			path := strings.Join(p.Names, ".")
+			if p.Distribution && !slices.Contains(at.Distributions, path) {
 				at.Distributions = append(at.Distributions, path)
 			}
+			at.Metrics = append(at.Metrics, path)
 		}
 	}
 	for _, a := range askedFigures(doc) {
 		for _, path := range slices.Concat(a.Bars, a.Line, []string{a.CDF}) {
 			see(strings.Split(path, "."))
+			at.Metrics = append(at.Metrics, path)
 		}
 	}
 	return at

@@ -87,6 +87,10 @@ type Run struct {
 	Ports        map[string]*PortResult `json:"ports"`
 	Windows      map[string]Window      `json:"windows,omitempty"`
 
+	// Figures has, in a summary of many runs, all metrics that are kept, by their paths. It has no Groups, Ports and Windows
+	// then.
+	Figures map[string]float64 `json:"figures,omitempty"`
+
 	// Behind has, in a summary, the values of some distributions, by their paths.
 	Behind map[string][]float64 `json:"values,omitempty"`
 
@@ -329,15 +333,26 @@ func (d *Document) WriteJSON(w io.Writer) error {
 // that could not be shown.
 func ReadJSON(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
-	var d Document
-	if err := dec.Decode(&d); err != nil {
+	var in struct {
+		Document
+		Table *table `json:"table"` // of a summary of many runs, which has no others
+	}
+	if err := dec.Decode(&in); err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
 	}
+	d := in.Document
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("read results: there is text after the document")
 	}
 	if d.Experiment == "" {
 		return nil, errors.New("read results: no \"experiment\": this is not a document of weir run --json")
+	}
+	if in.Table != nil {
+		runs, err := in.Table.runs()
+		if err != nil {
+			return nil, fmt.Errorf("read results: table: %w", err)
+		}
+		d.Runs = append(d.Runs, runs...)
 	}
 	for i, r := range d.Runs {
 		if err := r.check(); err != nil {

@@ -19,6 +19,10 @@ import (
 // If a window has the name of a group or port, the path means the group or port. The result is false when the
 // metric is absent or the name does not exist.
 func (r *Run) Metric(path []string) (float64, bool) {
+	if r.Figures != nil {
+		v, ok := r.Figures[strings.Join(path, ".")]
+		return v, ok
+	}
 	subject, rest := r.subject(path)
 	if subject == nil {
 		return 0, false

@@ -13,9 +13,11 @@ import (
 )
 
 // Looked selects parts of a document: the groups and ports in windows, as WINDOW.NAME, and the distributions whose
-// single values are needed, as Run.Values takes them, joined by dots.
+// single values are needed, as Run.Values takes them, joined by dots. Metrics are those that a claim or a figure uses, as
+// Run.Metric takes them. Table asks for a table also if there are few runs.
 type Looked struct {
-	Windows, Distributions []string
+	Windows, Distributions, Metrics []string
+	Table                           bool
 }
 
 // digits is the number of significant digits in a summary.
@@ -27,7 +29,8 @@ const keptValues = 1001
 
 // Summary returns the document as a repository stores it. It has every figure of the whole run to six digits. It
 // has windows and single values only as far as at selects them, and no claims, which can be decided again. It does
-// not change the document.
+// not change the document. If it has more than tableRuns runs, each run has only its main metrics, those in at, and
+// tableValues quantiles.
 func (d *Document) Summary(at Looked) (*Document, error) {
 	var b bytes.Buffer
 	if err := d.WriteJSON(&b); err != nil {
@@ -59,23 +62,26 @@ func (d *Document) Summary(at Looked) (*Document, error) {
 				if r.Behind == nil {
 					r.Behind = map[string][]float64{}
 				}
-				r.Behind[path] = thinned(values)
+				r.Behind[path] = quantiles(values, keptValues)
 			}
 		}
 		round(reflect.ValueOf(r))
 	}
+	if at.Table || len(out.Runs) > tableRuns {
+		out.reduce(at.Metrics)
+	}
 	return out, nil
 }
 
-// thinned sorts values, and reduces them to as many quantiles as a summary may have.
-func thinned(values []float64) []float64 {
+// quantiles sorts values, and reduces more than n of them to n quantiles.
+func quantiles(values []float64, n int) []float64 {
 	sorted := slices.Sorted(slices.Values(values))
-	if len(sorted) <= keptValues {
+	if len(sorted) <= n {
 		return sorted
 	}
-	out := make([]float64, keptValues)
+	out := make([]float64, n)
 	for i := range out {
-		out[i] = Quantile(sorted, float64(i)/(keptValues-1))
+		out[i] = Quantile(sorted, float64(i)/float64(n-1))
 	}
 	return out
 }
@@ -118,7 +124,7 @@ func round(v reflect.Value) {
 }
 
 // WriteLines writes the document as WriteJSON does, but compact: one line for each run, so that a diff is
-// readable.
+// readable. A summary of many runs has a table instead.
 func (d *Document) WriteLines(w io.Writer) error {
 	var b bytes.Buffer
 	head := *d
@@ -148,6 +154,13 @@ func (d *Document) WriteLines(w io.Writer) error {
 	}
 	line("skipped", parts.Skipped)
 	line("claims", parts.Claims)
+	if d.IsTable() {
+		if err := d.writeTable(&b); err != nil {
+			return fmt.Errorf("write results of %s: %w", d.Experiment, err)
+		}
+		_, err := w.Write(b.Bytes())
+		return err
+	}
 	b.WriteString(`"runs": [`)
 	for i, r := range d.Runs {
 		if i > 0 {

@@ -80,6 +80,25 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	})
 }
 
+// belongs reports whether a segment has numbers near those of its connection. The others, which somebody forged, begin no turn and
+// get no credits. A SYN gives its own numbers.
+func (s *fairQSwitch) belongs(c *connection, pk *network.Packet) bool {
+	if pk.Flags()&network.SYN != 0 {
+		return true
+	}
+	t, from := &s.turns[c.slot], side(pk)
+	sent := func(of int, otherwise uint32) uint32 {
+		switch e := &c.ends[of]; {
+		case t.has[of]:
+			return t.sent[of]
+		case e.Flags&native.EndSYN != 0:
+			return e.First + 1
+		}
+		return otherwise // its SYN took another path
+	}
+	return native.CreditFits(pk.Seq(), sent(from, pk.Seq()), pk.Ack(), sent(1-from, pk.Ack()))
+}
+
 // took notes data that leaves by the port, and reports whether it begins a turn. e: the end that sent it.
 func (t *turns) took(from int, pk *network.Packet, e *native.End) bool {
 	if end := behind(pk); int32(end-t.sent[from]) > 0 || !t.has[from] {

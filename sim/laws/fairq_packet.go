@@ -43,14 +43,19 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 		return network.Pass
 	}
 	c.seen = q.sw.sweeps
+	belongs := q.sw.credit == 0 || q.sw.belongs(c, pk)
 	begins := false
 	if pk.Payload() > 0 && c.owner != nil { // a connection outside the table counts as no flow
-		begins = q.data(c, pk, now)
+		begins = q.data(c, pk, belongs, now)
 	}
 	if pk.Flags()&(network.FIN|network.RST) != 0 {
 		q.sw.ending(c, pk, now)
 	}
 	if !acknowledges {
+		return network.Pass
+	}
+	if !belongs {
+		q.limit(c, pk, now)
 		return network.Pass
 	}
 	if q.sw.credit != 0 && pk.Flags()&network.FIN != 0 {
@@ -197,8 +202,8 @@ func behind(pk *network.Packet) uint32 {
 }
 
 // data processes data that leaves by this port. Its direction counts here, and this port's window governs it.
-// It reports whether it begins a turn (fairq_credit.go).
-func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool {
+// It reports whether it begins a turn (fairq_credit.go). belongs: of the segment.
+func (q *fairQPort) data(c *connection, pk *network.Packet, belongs bool, now event.Time) bool {
 	e := &c.ends[side(pk)]
 	q.state.DataSeen = 1
 	e.Port = q.id
@@ -206,7 +211,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) bool
 	if !e.InSlot(q.state) && q.sw.state.Sends(e, int(q.id)-1, behind(pk), uint64(now)) {
 		q.start(now)
 	}
-	if q.sw.credit == 0 {
+	if q.sw.credit == 0 || !belongs {
 		return false
 	}
 	q.uses(c, pk, now)
