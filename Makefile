@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -59,6 +59,10 @@ test-alone:
 soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its ports, its canaries and predictions, at full length: 10 minutes
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 30m -run '^Test(Switch|Canary|Observe|HostIsAsBefore)' -v ./cmd/weir -soak
+
+soak-credits: deps-test ## promises and credits of weir switch at full length: kill -9 with 500 packets in the parking 20 times, the parking deleted, full, the port made again: 3 minutes
+	@scripts/need-root
+	$(GO) test -count=1 -timeout 30m -run '^TestSwitchCredits' -v ./cmd/weir -soak
 
 soak-scales: deps-test ## real TCP with each pair of window scales and each setting of offloads; make test has a quarter of them: a minute
 	@scripts/need-root

@@ -3,6 +3,7 @@ package reproduction
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,6 +63,9 @@ func creditsPage(root string, laws *experiment.Laws) ([]byte, error) {
 			writeBursts(&b, doc)
 		case isOverSizes(doc):
 			writeSizes(&sizes, doc)
+		case doc.IsTable():
+			writePairs(&pairs, s.file, doc)
+			writeOver(&figures, s.file, doc)
 		default:
 			writePairs(&pairs, s.file, doc)
 			writeComparison(&figures, doc)
@@ -252,6 +256,42 @@ func writeSizes(b *bytes.Buffer, doc *result.Document) {
 				fmt.Fprintf(b, " %s / %s |", shown(by[point], 2, "flows", "by_size", c.key, "slowdown", "p50"), shown(by[point], 2, "flows", "by_size", c.key, "slowdown", "p99"))
 			}
 			fmt.Fprintf(b, " %s |\n", shown(by[point], 0, result.AllPorts, "drops"))
+		}
+	}
+}
+
+// writeOver writes the metrics of the file's line figures over their axis, with credits and without. An experiment of many points
+// has no table of all figures: it would have a thousand rows.
+func writeOver(b *bytes.Buffer, file *experiment.File, doc *result.Document) {
+	fmt.Fprintf(b, "\n## %s\n\n`%s`\n", doc.Experiment, report.Command(doc))
+	for _, figure := range file.Figures {
+		for _, path := range figure.Line {
+			var over []string // values on the axis
+			var rows []string // other axes
+			runs := map[[3]string][]*result.Run{}
+			for _, r := range doc.Runs {
+				at := maps.Clone(r.Axes)
+				delete(at, figure.Over)
+				row, value := where(&result.Claim{For: at}), r.Axes[figure.Over]
+				if !slices.Contains(over, value) {
+					over = append(over, value)
+				}
+				if !slices.Contains(rows, row) {
+					rows = append(rows, row)
+				}
+				key := [3]string{r.Scheme, row, value}
+				runs[key] = append(runs[key], r)
+			}
+			fmt.Fprintf(b, "\n`%s` over %s\n\n| | scheme | %s |\n|---|---|%s\n", path, figure.Over, strings.Join(over, " | "), strings.Repeat("---:|", len(over)))
+			for _, row := range rows {
+				for _, scheme := range []string{"fairq", credits} {
+					fmt.Fprintf(b, "| %s | %s |", row, scheme)
+					for _, value := range over {
+						fmt.Fprintf(b, " %s |", shown(runs[[3]string{scheme, row, value}], 0, strings.Split(path, ".")...))
+					}
+					b.WriteString("\n")
+				}
+			}
 		}
 	}
 }
