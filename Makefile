@@ -60,7 +60,7 @@ soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 30m -run '^Test(Switch|Canary|Observe|HostIsAsBefore)' -v ./cmd/weir -soak
 
-soak-credits: deps-test ## promises and credits of weir switch at full length: kill -9 with 500 packets in the parking 20 times, the parking deleted, full, the port made again: 3 minutes
+soak-credits: deps-test ## promises and credits of weir switch at full length: 20 kills with 500 packets in the parking, faults of it and of a port: 5 minutes, on a quiet machine
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 30m -run '^TestSwitchCredits' -v ./cmd/weir -soak
 

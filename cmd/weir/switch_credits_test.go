@@ -142,7 +142,7 @@ func TestSwitchCredits_Killed(t *testing.T) {
 	m := newMachine(t)
 	bps, buffer, flows, waiting := uint64(150e6), uint32(80*machineTarget), manyFlows, uint32(500)
 	if !*soak { // in proportion, for a slow machine
-		bps, buffer, flows, waiting = bps/4, buffer/4, flows/4, waiting/4
+		bps, buffer, flows, waiting = machineBps/4, buffer/4, flows/4, waiting/4
 	}
 	// The buffer is so large that few flows wait for their timers while they begin.
 	testnet.Shape(t, m.Port, bps, buffer, 2*1514)
@@ -167,7 +167,8 @@ func TestSwitchCredits_Killed(t *testing.T) {
 		if left.Stale != 0 || left.Foreign != 0 {
 			t.Errorf("round %d: %+v", n, left)
 		}
-		t.Logf("round %d: %d packets waited and left within %v; longest stall of a stream %v", n, at.BacklogPackets, took.Round(time.Millisecond), streams.LongestGap().Round(time.Millisecond))
+		t.Logf("round %d: %d packets waited, %d KB with padding, and left within %v; longest stall of a stream %v", n, at.BacklogPackets,
+			at.BacklogBytes/1000, took.Round(time.Millisecond), streams.LongestGap().Round(time.Millisecond))
 		p = m.switchUp("weir", credits...)
 		m.patient(p)
 		streams.Progress(t, 1)

@@ -260,9 +260,16 @@ func writeSizes(b *bytes.Buffer, doc *result.Document) {
 	}
 }
 
-// writeOver writes the metrics of the file's line figures over their axis, with credits and without. An experiment of many points
-// has no table of all figures: it would have a thousand rows.
+// writeOver writes the metrics of the file's line figures over their axis, for the schemes with the laws of the scheme with credits.
+// An experiment of many points has no table of all figures: it would have a thousand rows.
 func writeOver(b *bytes.Buffer, file *experiment.File, doc *result.Document) {
+	var schemes []string
+	laws := schemeRuns(doc, credits)[0].Laws
+	for _, scheme := range schemesOf(doc) {
+		if slices.Equal(schemeRuns(doc, scheme)[0].Laws, laws) {
+			schemes = append(schemes, scheme)
+		}
+	}
 	fmt.Fprintf(b, "\n## %s\n\n`%s`\n", doc.Experiment, report.Command(doc))
 	for _, figure := range file.Figures {
 		for _, path := range figure.Line {
@@ -284,7 +291,7 @@ func writeOver(b *bytes.Buffer, file *experiment.File, doc *result.Document) {
 			}
 			fmt.Fprintf(b, "\n`%s` over %s\n\n| | scheme | %s |\n|---|---|%s\n", path, figure.Over, strings.Join(over, " | "), strings.Repeat("---:|", len(over)))
 			for _, row := range rows {
-				for _, scheme := range []string{"fairq", credits} {
+				for _, scheme := range schemes {
 					fmt.Fprintf(b, "| %s | %s |", row, scheme)
 					for _, value := range over {
 						fmt.Fprintf(b, " %s |", shown(runs[[3]string{scheme, row, value}], 0, strings.Split(path, ".")...))

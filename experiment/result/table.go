@@ -25,7 +25,7 @@ const tableValues = 101
 type table struct {
 	Metrics []string    `json:"metrics"` // by their paths
 	Axes    []string    `json:"axes"`
-	Heads   []*Run      `json:"heads"` // what runs have in common
+	Heads   []*Run      `json:"heads"` // runs without seed, point and figures
 	Rows    []tableRow  `json:"rows"`
 	took    [][]float64 // of the runs of each head
 	index   map[string]int
