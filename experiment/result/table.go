@@ -236,7 +236,7 @@ func (t *table) run(row *tableRow, i int) (*Run, error) {
 	}
 	for k, path := range t.Metrics {
 		f := row.Figures[k].PerSeed
-		v := math.NaN()
+		var v float64
 		switch len(f) {
 		case len(row.Seeds):
 			v = f[i]
