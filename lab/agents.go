@@ -57,8 +57,14 @@ func checkControlled(spec *law.Spec, r *experiment.Run, name string) error {
 	if copies(spec) && r.Config.Switch != "ovs" {
 		return fmt.Errorf("law %s gets copies of SYNs from OpenFlow switches, and %s is none: set topology.switch: ovs", name, cmp.Or(r.Config.Switch, "bridge"))
 	}
-	if _, err := spec.New(law.Controller, law.Pointer(r.Params[name]), &law.Topology{}); err != nil {
+	params := law.Pointer(r.Params[name])
+	if _, err := spec.New(law.Controller, params, &law.Topology{}); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)
+	}
+	if spec.Agents != nil {
+		if err := spec.Agents(params); err != nil {
+			return fmt.Errorf("law %s: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -92,7 +98,7 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		return fmt.Errorf("law %s runs at a controller, and this lab was built without one", name)
 	}
 	hosts, switches := l.controlledNodes(r.At)
-	if copies(spec) { // its switches have no agent
+	if copies(spec) || spec.ReturnsMarks() { // its switches have no agent
 		switches = nil
 	}
 	keys, err := c.enrol(append(slices.Clone(hosts), switches...))
@@ -108,8 +114,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 	if l.record != "" {
 		record = fmt.Sprintf("record: %q\n", l.record)
 	}
-	text := record + fmt.Sprintf("metrics: {listen: \"\"}\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
-		netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
+	text := record + fmt.Sprintf("metrics: {listen: \"\"}\nbus: {listen: %q, server_keys: %s, keys: %s}\n",
+		netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"])
+	if !spec.ReturnsMarks() { // then the controller has the bus in its process, and no law
+		text += fmt.Sprintf("laws: {%s: %s}\n", name, params)
+	}
 	if copies(spec) {
 		err = c.takeSwitches(text)
 	} else {
@@ -132,7 +141,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		}
 	}
 	for _, n := range hosts {
-		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n, half)); err != nil {
+		section := hostSection(n, half)
+		if spec.ReturnsMarks() {
+			section += peersSection(n, hosts)
+		}
+		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+section); err != nil {
 			return err
 		}
 	}
@@ -239,14 +252,38 @@ func hostSection(n *node, half string) string {
 			}
 			continue
 		}
-		var from []string
-		for _, profile := range p.peer.profiles {
-			from = append(from, p.peer.addr(profile).String())
-		}
+		from := addressesOf(p.peer)
 		vms = append(vms, fmt.Sprintf("    - {vm: %d, name: %q, port: %s, mac: %q, addresses: [%s]}\n",
 			vmOf(p.peer), p.peer.name, p.ifname, p.far.mac, strings.Join(from, ", ")))
 	}
 	return fmt.Sprintf("host:\n  number: %d\n  uplink: {%s}\n%s  vms:\n%s", n.index+1, uplink, laws, strings.Join(vms, ""))
+}
+
+// addressesOf lists the addresses of a guest for all profiles.
+func addressesOf(guest *node) (out []string) {
+	for _, profile := range guest.profiles {
+		out = append(out, guest.addr(profile).String())
+	}
+	return out
+}
+
+// peersSection lists, for the role host of a hypervisor, the others and the addresses of their VMs.
+func peersSection(of *node, hosts []*node) string {
+	var b strings.Builder
+	b.WriteString("  peers:\n")
+	for _, n := range hosts {
+		if n == of {
+			continue
+		}
+		var from []string
+		for _, p := range n.ports {
+			if p.peer.kind == experiment.Guest {
+				from = append(from, addressesOf(p.peer)...)
+			}
+		}
+		fmt.Fprintf(&b, "    - {agent: %s, addresses: [%s]}\n", agentName(n), strings.Join(from, ", "))
+	}
+	return b.String()
 }
 
 // giveUplinks removes the TBFs of hypervisors' uplinks: their agents put HTB there, with the same rate.
@@ -266,11 +303,22 @@ func (c *controlled) giveUplinks(hosts []*node) error {
 	return nil
 }
 
-// takeUplinks shapes them again.
+// takeUplinks shapes them again. An agent that was killed has left its HTB.
 func (c *controlled) takeUplinks() error {
 	var errs []error
 	for _, p := range c.uplinks {
-		errs = append(errs, c.lab.withNetlink(p.node.name, func(h *netlink.Handle) error { return shape(h, p) }))
+		errs = append(errs, c.lab.withNetlink(p.node.name, func(h *netlink.Handle) error {
+			list, err := h.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: p.ifindex}})
+			if err != nil {
+				return err
+			}
+			for _, q := range list {
+				if q.Type() == "htb" && q.Attrs().Parent == netlink.HANDLE_ROOT {
+					err = errors.Join(err, h.QdiscDel(q))
+				}
+			}
+			return errors.Join(err, shape(h, p))
+		}))
 	}
 	c.uplinks = nil
 	return errors.Join(errs...)

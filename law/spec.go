@@ -38,9 +38,17 @@ type Spec struct {
 	// Clear returns, from the parameters of a law that claims ECN, what hosts do with the ECN field: ClearAll or
 	// ClearNotNegotiated. nil: nothing.
 	Clear func(params any) string
+	// Agents returns why agents cannot run the law with these parameters, and what to do. nil: they always can.
+	Agents func(params any) error
 	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions. A law with the site Uplink
-	// has a half there: the rates of VMs, from telemetry.Marked and telemetry.Sent.
+	// has a half there: the rates of VMs, from telemetry.Marked and telemetry.Sent. If it has the site VMPort and no Controller, it has
+	// a half there, too: it gets telemetry.Came, and its MarksGrants for a pair go to the host of the pair's Peer.
 	New func(site Site, params any, topo *Topology) (Law, error)
+}
+
+// ReturnsMarks reports whether hosts return marks to one another, without a controller.
+func (s *Spec) ReturnsMarks() bool {
+	return s.New != nil && slices.Contains(s.Sites, VMPort) && slices.Contains(s.Sites, Uplink) && !slices.Contains(s.Sites, Controller)
 }
 
 // Idle is why a parameter has no effect, and what to do about it.

@@ -136,7 +136,7 @@ func (r *hostRole) open(uplink int, there bool, o *Options) *host.Host {
 	}
 	c := host.Config{
 		Uplink: attach.PortRef{Name: r.cfg.Uplink, Ifindex: uplink}, Rate: r.cfg.Rate, PauseZero: r.cfg.PauseZero,
-		ECN: r.half.ecn(), Pin: r.pin, TakeOver: o.TakeOver, Version: o.Version,
+		ECN: r.half.ecn(), Marks: r.half != nil && r.half.pairs != nil, Pin: r.pin, TakeOver: o.TakeOver, Version: o.Version,
 	}
 	h, err := host.Open(c)
 	if err != nil {
@@ -240,7 +240,9 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 	}
 	r.cfg = next
 	r.learn()
-	return differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v }), nil
+	r.half.setPeers(next.Peers)
+	changes := differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v })
+	return append(changes, differences(was.Peers, next.Peers, func(p *Peer) (string, any) { return "peer " + p.Agent, *p })...), nil
 }
 
 // isMissing reports whether the VM's port does not exist. It is waited for.

@@ -69,6 +69,10 @@ func heartbeat() *Heartbeat {
 	return &Heartbeat{Controller: controller(), Sequence: 4, Held: []*HeldBucket{{Bucket: 2, Term: 5}}}
 }
 
+func pairMarks() *PairMarks {
+	return &PairMarks{Origin: origin(), Pairs: []*MarkedPair{{Source: []byte{10, 0, 0, 1}, Vm: 9, Packets: 12}, {Source: []byte{10, 0, 0, 2}, Vm: 9, Packets: 1}}}
+}
+
 // row is a change that a decoder must refuse, with a part of its error.
 type row struct {
 	name   string
@@ -250,6 +254,26 @@ func rows() []row {
 	ctl("bucket", "bucket 1024", func(m *Heartbeat) { m.Held[0].Bucket = 1024 })
 	ctl("bucket twice", "bucket 2 twice", func(m *Heartbeat) { m.Held = append(m.Held, m.Held[0]) })
 	ctl("controller", "no controller", func(m *Heartbeat) { m.Controller = nil })
+	return append(out, marksRows()...)
+}
+
+func marksRows() (out []row) {
+	mrk := func(name, want string, f func(*PairMarks)) {
+		m := pairMarks()
+		out = append(out, row{name, m, func() { f(m) }, want})
+	}
+	mrk("no origin of marks", "no origin", func(m *PairMarks) { m.Origin = nil })
+	mrk("no sequence of marks", "without a sequence number", func(m *PairMarks) { m.Origin.Sequence = 0 })
+	mrk("no pair", "of no pair", func(m *PairMarks) { m.Pairs = nil })
+	mrk("1025 pairs", "1025 pairs", func(m *PairMarks) {
+		for len(m.Pairs) <= MaxMarkedPairs {
+			m.Pairs = append(m.Pairs, m.Pairs[0])
+		}
+	})
+	mrk("source of marks", "of 3 bytes", func(m *PairMarks) { m.Pairs[0].Source = make([]byte, 3) })
+	mrk("receiver 0", "marks of VM 0", func(m *PairMarks) { m.Pairs[0].Vm = 0 })
+	mrk("no marks", "0 marks", func(m *PairMarks) { m.Pairs[0].Packets = 0 })
+	mrk("too many marks", "4294967297 marks", func(m *PairMarks) { m.Pairs[0].Packets = 1<<32 + 1 })
 	return out
 }
 
@@ -261,6 +285,8 @@ func decodeAs(m message, b []byte) (message, error) {
 		return DecodeEvents(b)
 	case *Command:
 		return DecodeCommand(b)
+	case *PairMarks:
+		return DecodePairMarks(b)
 	}
 	return DecodeHeartbeat(b)
 }
@@ -448,3 +474,4 @@ func FuzzTelemetry(f *testing.F) { fuzz(f, report()) }
 func FuzzEvents(f *testing.F)    { fuzz(f, events()) }
 func FuzzCommand(f *testing.F)   { fuzz(f, command()) }
 func FuzzHeartbeat(f *testing.F) { fuzz(f, heartbeat()) }
+func FuzzPairMarks(f *testing.F) { fuzz(f, pairMarks()) }

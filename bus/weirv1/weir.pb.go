@@ -2146,6 +2146,121 @@ func (x *Grant) GetCause() uint64 {
 	return 0
 }
 
+// PairMarks is the marked packets that came to a host from the VMs of another, on weir.v1.mrk.FROM.TO: from the agent of the host that
+// received them to the agent of the host that sent them. Marks since the message before: those of a lost message are lost.
+type PairMarks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Pairs         []*MarkedPair          `protobuf:"bytes,2,rep,name=pairs,proto3" json:"pairs,omitempty"` // 1 to 1024
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairMarks) Reset() {
+	*x = PairMarks{}
+	mi := &file_weir_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairMarks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairMarks) ProtoMessage() {}
+
+func (x *PairMarks) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairMarks.ProtoReflect.Descriptor instead.
+func (*PairMarks) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PairMarks) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *PairMarks) GetPairs() []*MarkedPair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
+// MarkedPair is the marked packets of one source and one VM that received them.
+type MarkedPair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // address of the VM that sent them: 4 or 16 bytes
+	Vm            uint32                 `protobuf:"varint,2,opt,name=vm,proto3" json:"vm,omitempty"`        // that received them
+	Packets       uint64                 `protobuf:"varint,3,opt,name=packets,proto3" json:"packets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkedPair) Reset() {
+	*x = MarkedPair{}
+	mi := &file_weir_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkedPair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkedPair) ProtoMessage() {}
+
+func (x *MarkedPair) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkedPair.ProtoReflect.Descriptor instead.
+func (*MarkedPair) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MarkedPair) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *MarkedPair) GetVm() uint32 {
+	if x != nil {
+		return x.Vm
+	}
+	return 0
+}
+
+func (x *MarkedPair) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
 // Flow is one direction of a connection: that of its data.
 type Flow struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2160,7 +2275,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2287,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2300,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{28}
+	return file_weir_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Flow) GetSource() []byte {
@@ -2235,7 +2350,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_proto_msgTypes[29]
+	mi := &file_weir_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2362,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[29]
+	mi := &file_weir_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2375,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{29}
+	return file_weir_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Heartbeat) GetController() *Controller {
@@ -2294,7 +2409,7 @@ type HeldBucket struct {
 
 func (x *HeldBucket) Reset() {
 	*x = HeldBucket{}
-	mi := &file_weir_proto_msgTypes[30]
+	mi := &file_weir_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2421,7 @@ func (x *HeldBucket) String() string {
 func (*HeldBucket) ProtoMessage() {}
 
 func (x *HeldBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[30]
+	mi := &file_weir_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2434,7 @@ func (x *HeldBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBucket.ProtoReflect.Descriptor instead.
 func (*HeldBucket) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{30}
+	return file_weir_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HeldBucket) GetBucket() uint32 {
@@ -2526,7 +2641,15 @@ const file_weir_proto_rawDesc = "" +
 	"\x04flow\x18\x05 \x01(\v2\r.weir.v1.FlowR\x04flow\x12\x14\n" +
 	"\x05value\x18\x06 \x01(\x04R\x05value\x12\x19\n" +
 	"\blease_ns\x18\a \x01(\x04R\aleaseNs\x12\x14\n" +
-	"\x05cause\x18\b \x01(\x04R\x05cause\"\xa8\x01\n" +
+	"\x05cause\x18\b \x01(\x04R\x05cause\"_\n" +
+	"\tPairMarks\x12'\n" +
+	"\x06origin\x18\x01 \x01(\v2\x0f.weir.v1.OriginR\x06origin\x12)\n" +
+	"\x05pairs\x18\x02 \x03(\v2\x13.weir.v1.MarkedPairR\x05pairs\"N\n" +
+	"\n" +
+	"MarkedPair\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x0e\n" +
+	"\x02vm\x18\x02 \x01(\rR\x02vm\x12\x18\n" +
+	"\apackets\x18\x03 \x01(\x04R\apackets\"\xa8\x01\n" +
 	"\x04Flow\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12\x1f\n" +
 	"\vsource_port\x18\x02 \x01(\rR\n" +
@@ -2564,7 +2687,7 @@ func file_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_weir_proto_goTypes = []any{
 	(GrantKind)(0),       // 0: weir.v1.GrantKind
 	(*Origin)(nil),       // 1: weir.v1.Origin
@@ -2595,12 +2718,14 @@ var file_weir_proto_goTypes = []any{
 	(*LawSetting)(nil),   // 26: weir.v1.LawSetting
 	(*PlannedPort)(nil),  // 27: weir.v1.PlannedPort
 	(*Grant)(nil),        // 28: weir.v1.Grant
-	(*Flow)(nil),         // 29: weir.v1.Flow
-	(*Heartbeat)(nil),    // 30: weir.v1.Heartbeat
-	(*HeldBucket)(nil),   // 31: weir.v1.HeldBucket
-	nil,                  // 32: weir.v1.Hypervisor.LabelsEntry
-	nil,                  // 33: weir.v1.SwitchPort.LabelsEntry
-	nil,                  // 34: weir.v1.Guest.LabelsEntry
+	(*PairMarks)(nil),    // 29: weir.v1.PairMarks
+	(*MarkedPair)(nil),   // 30: weir.v1.MarkedPair
+	(*Flow)(nil),         // 31: weir.v1.Flow
+	(*Heartbeat)(nil),    // 32: weir.v1.Heartbeat
+	(*HeldBucket)(nil),   // 33: weir.v1.HeldBucket
+	nil,                  // 34: weir.v1.Hypervisor.LabelsEntry
+	nil,                  // 35: weir.v1.SwitchPort.LabelsEntry
+	nil,                  // 36: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
 	1,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
@@ -2615,13 +2740,13 @@ var file_weir_proto_depIdxs = []int32{
 	8,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
 	9,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
 	7,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
-	32, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
-	33, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	34, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
+	35, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
 	10, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
-	34, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	36, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
 	12, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	29, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	29, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	31, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	31, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
 	19, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
 	20, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
 	16, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
@@ -2638,14 +2763,16 @@ var file_weir_proto_depIdxs = []int32{
 	26, // 32: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
 	27, // 33: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
 	0,  // 34: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	29, // 35: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	21, // 36: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	31, // 37: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	31, // 35: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	1,  // 36: weir.v1.PairMarks.origin:type_name -> weir.v1.Origin
+	30, // 37: weir.v1.PairMarks.pairs:type_name -> weir.v1.MarkedPair
+	21, // 38: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	33, // 39: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -2659,7 +2786,7 @@ func file_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,6 +10,7 @@
 //	sweep.go    grants that have ended
 //	limiter.go  HTB at the uplink
 //	stats.go    counters
+//	came.go     marked packets by source
 package host
 
 import (
@@ -43,7 +44,7 @@ const (
 	// MaxLease is the longest lease of a grant.
 	MaxLease = time.Minute
 
-	schemaVersion  = 2 // layout of the maps; raised whenever one changes
+	schemaVersion  = 3 // layout of the maps; raised whenever one changes
 	defaultEntries = 1 << 16
 	maxEntries     = 1 << 18 // pairs and flows have indexes of 20 bits
 	uplinkID       = 0       // of the uplink's pin; a VM's is its index and 1
@@ -62,6 +63,8 @@ type Config struct {
 	// ECN is what happens to the ECN field of what VMs send and get: law.ClearAll, law.ClearNotNegotiated (core/vmecn.h), or ""
 	// for nothing.
 	ECN string
+	// Marks: marked packets that come by the uplink are counted by source and VM, before ECN clears the field. Came reads them.
+	Marks bool
 	// Pairs, Flows and Connections are the sizes of tables: pairs and flows with a grant, and connections whose window
 	// scale is known. 0: 65536; at most 262144.
 	Pairs, Flows, Connections uint32
@@ -93,6 +96,7 @@ type Host struct {
 	limiter *limiter
 	swept   [Owners]uint64   // last heartbeats of owners whose grants Sweep has removed
 	cpus    []hostHostCounts // of one VM, a part for each CPU
+	came    came
 	closed  bool
 }
 

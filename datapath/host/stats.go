@@ -37,6 +37,7 @@ type Stats struct {
 	Learnt     uint64 // handshakes
 	ECNSet     uint64 // packets of the VM whose ECN field was changed
 	ECNCleared uint64 // the same towards the VM
+	Marked     uint64 // that came from the network with CE; only with Config.Marks
 
 	Rate law.Rate // of its class; 0: it has none
 }
@@ -87,6 +88,7 @@ func (s *Stats) add(c *hostHostCounts) {
 	s.Learnt += c.Learnt
 	s.ECNSet += c.EcnSet
 	s.ECNCleared += c.EcnCleared
+	s.Marked += c.Marked
 }
 
 // Limited returns how many ACKs towards a VM got a smaller window; false: there is no such VM.

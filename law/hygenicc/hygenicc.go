@@ -5,6 +5,7 @@
 package hygenicc
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,12 @@ func Spec() law.Spec {
 		Claims:   []law.Resource{law.ECN, law.Shim, law.SendRate},
 		Interval: func(params any) law.Duration { return params.(*Config).Interval },
 		Clear:    func(any) string { return law.ClearAll },
+		Agents: func(params any) error {
+			if params.(*Config).Feedback == Bit {
+				return errors.New("feedback: agents return marks in messages, and evil_bit is the simulator's: choose message")
+			}
+			return nil
+		},
 		New: func(site law.Site, params any, _ *law.Topology) (law.Law, error) {
 			if site == law.VMPort {
 				return NewReceiver(*params.(*Config))
