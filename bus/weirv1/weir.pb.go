@@ -222,7 +222,7 @@ type PortReport struct {
 	PeakBytes      uint64                 `protobuf:"varint,3,opt,name=peak_bytes,json=peakBytes,proto3" json:"peak_bytes,omitempty"`          // the largest backlog of the interval
 	OfferedBytes   uint64                 `protobuf:"varint,4,opt,name=offered_bytes,json=offeredBytes,proto3" json:"offered_bytes,omitempty"` // to the queue, with those that it drops
 	DroppedPackets uint64                 `protobuf:"varint,5,opt,name=dropped_packets,json=droppedPackets,proto3" json:"dropped_packets,omitempty"`
-	MarkedPackets  uint64                 `protobuf:"varint,6,opt,name=marked_packets,json=markedPackets,proto3" json:"marked_packets,omitempty"` // with CE; a marked buffer of several segments counts its segments
+	MarkedPackets  uint64                 `protobuf:"varint,6,opt,name=marked_packets,json=markedPackets,proto3" json:"marked_packets,omitempty"` // by a law at this port; a marked buffer of several segments counts its segments
 	Sources        []*SourceMarks         `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`                                   // VMs whose marks changed in the last two intervals
 	SentBytes      uint64                 `protobuf:"varint,8,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
 	OfferedPackets uint64                 `protobuf:"varint,9,opt,name=offered_packets,json=offeredPackets,proto3" json:"offered_packets,omitempty"`
