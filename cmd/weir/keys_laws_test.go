@@ -102,6 +102,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of gcc.decrease":             {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Code"}},
 	"params of gcc.fast_after":           {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
 	"params of gcc.fast_increase":        {{see: inTest, says: "../../law/gcc/host_test.go TestHost_Paper"}},
+	"params of gcc.delay":                {{set: "schemes.droptail.params.delay=100ms", with: keysGCC}},
 	"params of gcc.depth":                {{see: isRefused, says: "params.depth: hosts' limiters have a bucket of 10 ms", set: "schemes.droptail.params.depth=5ms", with: keysGCC}},
 	"params of hygenicc.interval":        {{set: "schemes.droptail.params.interval=20ms", with: keysHyGenICC}},
 	"params of hygenicc.feedback":        {{set: "schemes.droptail.params.feedback=evil_bit", with: keysHyGenICC}},

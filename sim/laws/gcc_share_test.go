@@ -188,7 +188,7 @@ type attack struct {
 	every  event.Time // between its packets; 0: as the others
 	counts func(HostCounts) uint64
 	// without has the attack begin behind the hypervisor's defence.
-	without  func(f *flood, a *attack)
+	without func(f *flood, a *attack)
 }
 
 // pastHost forges packets of the first VM where its hypervisor does not see them.
@@ -277,22 +277,27 @@ func TestGCC_Attacks(t *testing.T) {
 }
 
 // Messages that are lost, late and overtake one another: shares stay fair and steady. With messages 100 ms late, 20 times the interval,
-// the law's times must be 20 times as long: with the others rates swing.
+// the law's times must be 20 times as long, or it must know the delay: without either rates swing. Messages that come sooner than it says
+// do no harm.
 func TestGCC_Messages(t *testing.T) {
 	late := experiment.Control{Delay: 100e6, Jitter: 20e6, Loss: 0.1}
 	for _, row := range []struct {
 		name    string
 		control experiment.Control
 		slower  law.Duration
+		delay   law.Duration
 		steady  bool
 	}{
-		{"lost", experiment.Control{Delay: 100e3, Jitter: 5e6, Loss: 0.1}, 1, true},
-		{"late, a slower law", late, 20, true},
-		{"late", late, 1, false},
+		{"lost", experiment.Control{Delay: 100e3, Jitter: 5e6, Loss: 0.1}, 1, 0, true},
+		{"late, a slower law", late, 20, 0, true},
+		{"late", late, 1, 0, false},
+		{"late, and the law knows", late, 1, 100e6, true},
+		{"not as late as it thinks", experiment.Control{Delay: 20e6, Jitter: 5e6, Loss: 0.1}, 1, 100e6, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := newFlood(t, experiment.Topology{Senders: 4}, func(p *gcc.Config, r *experiment.Run) {
 				r.Config.Control = &row.control
+				p.Delay = row.delay
 				p.Interval, p.Timeout, p.FastAfter = p.Interval*row.slower, p.Timeout*row.slower, p.FastAfter*row.slower
 				p.Increase, p.FastIncrease = p.Increase/law.Rate(row.slower), p.FastIncrease/law.Rate(row.slower)
 			})
