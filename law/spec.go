@@ -38,6 +38,9 @@ type Spec struct {
 	// Clear returns, from the parameters of a law that claims ECN, what hosts do with the ECN field: ClearAll or
 	// ClearNotNegotiated. nil: nothing.
 	Clear func(params any) string
+	// Excess returns, from the parameters of a law that limits VMs' rates, what hosts do with packets above a rate: ExcessQueue or
+	// ExcessDrop. nil: ExcessQueue.
+	Excess func(params any) string
 	// Agents returns why agents cannot run the law with these parameters, and what to do. nil: they always can.
 	Agents func(params any) error
 	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions. A law with the site Uplink
@@ -58,6 +61,12 @@ type Idle struct{ Why, Do string }
 const (
 	ClearAll           = "all"            // all that leaves a VM is ECT, and the field of all that arrives is cleared
 	ClearNotNegotiated = "not_negotiated" // not for connections that negotiated ECN
+)
+
+// A host does one of these with packets of a VM above its rate.
+const (
+	ExcessQueue = "queue" // they wait in a queue with a limit in bytes
+	ExcessDrop  = "drop"  // one packet waits, and others are dropped
 )
 
 // Site is a kind of place where a law runs.

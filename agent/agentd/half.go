@@ -30,6 +30,7 @@ const readSentAtMost = 5 * time.Millisecond
 type half struct {
 	name  string
 	clear string // what the host does with the ECN field
+	above string // what it does with packets above a rate
 	law   law.Law
 	every time.Duration // between two events with what the VMs sent
 	role  *hostRole
@@ -83,6 +84,9 @@ func newHalf(c *Host, specs law.Specs, log *slog.Logger) (*half, error) {
 	h.counts.Law = name
 	if spec.Clear != nil {
 		h.clear = spec.Clear(params)
+	}
+	if spec.Excess != nil {
+		h.above = spec.Excess(params)
 	}
 	if spec.Interval != nil {
 		h.every = max(h.every, spec.Interval(params).Std())
@@ -165,6 +169,14 @@ func (h *half) ecn() string {
 		return ""
 	}
 	return h.clear
+}
+
+// excess is what the host does with packets above a VM's rate; "": the default.
+func (h *half) excess() string {
+	if h == nil {
+		return ""
+	}
+	return h.above
 }
 
 // take takes the marks out of a command's grants. It returns the others.

@@ -51,7 +51,7 @@ func command() *Command {
 }
 
 func hostPlan() *HostPlan {
-	return &HostPlan{Serial: 3, Guests: []*GuestShare{{Vm: 4, Rate: 1e8, Weight: 3}, {Vm: 5, Weight: 1}}}
+	return &HostPlan{Serial: 3, Guests: []*GuestShare{{Vm: 4, Rate: 1e8, Weight: 3, Excess: Excess_EXCESS_DROP}, {Vm: 5, Weight: 1}}}
 }
 
 func plan() *PortPlan {
@@ -202,6 +202,7 @@ func rows() []row {
 	cmd("planned VM twice", "VM 5 without a number, or twice", func(m *Command) { m.HostPlan.Guests[0].Vm = 5 })
 	cmd("planned VM 0", "VM 0 without a number", func(m *Command) { m.HostPlan.Guests[0].Vm = 0 })
 	cmd("rate of a plan", "VM 4: 100000000000001 bit/s", func(m *Command) { m.HostPlan.Guests[0].Rate = MaxRate + 1 })
+	cmd("excess of a plan", "VM 4: excess 3", func(m *Command) { m.HostPlan.Guests[0].Excess = 3 })
 	cmd("weight of a plan", "a weight of 1048577", func(m *Command) { m.HostPlan.Guests[0].Weight = MaxWeight + 1 })
 	evt("problem of a host plan", "a reason of 8 bytes", func(m *Events) { m.State.HostPlan.Problem = "no\x1buplink"[:8] })
 	cmd("65 settings", "65 settings", func(m *Command) {

@@ -26,6 +26,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Excess is what a host does with packets above a VM's rate.
+type Excess int32
+
+const (
+	Excess_EXCESS_UNSPECIFIED Excess = 0 // what the law at the host says
+	Excess_EXCESS_QUEUE       Excess = 1
+	Excess_EXCESS_DROP        Excess = 2 // one packet waits
+)
+
+// Enum value maps for Excess.
+var (
+	Excess_name = map[int32]string{
+		0: "EXCESS_UNSPECIFIED",
+		1: "EXCESS_QUEUE",
+		2: "EXCESS_DROP",
+	}
+	Excess_value = map[string]int32{
+		"EXCESS_UNSPECIFIED": 0,
+		"EXCESS_QUEUE":       1,
+		"EXCESS_DROP":        2,
+	}
+)
+
+func (x Excess) Enum() *Excess {
+	p := new(Excess)
+	*p = x
+	return p
+}
+
+func (x Excess) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Excess) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_proto_enumTypes[0].Descriptor()
+}
+
+func (Excess) Type() protoreflect.EnumType {
+	return &file_weir_proto_enumTypes[0]
+}
+
+func (x Excess) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Excess.Descriptor instead.
+func (Excess) EnumDescriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{0}
+}
+
 type GrantKind int32
 
 const (
@@ -65,11 +115,11 @@ func (x GrantKind) String() string {
 }
 
 func (GrantKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_weir_proto_enumTypes[0].Descriptor()
+	return file_weir_proto_enumTypes[1].Descriptor()
 }
 
 func (GrantKind) Type() protoreflect.EnumType {
-	return &file_weir_proto_enumTypes[0]
+	return &file_weir_proto_enumTypes[1]
 }
 
 func (x GrantKind) Number() protoreflect.EnumNumber {
@@ -78,7 +128,7 @@ func (x GrantKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GrantKind.Descriptor instead.
 func (GrantKind) EnumDescriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{0}
+	return file_weir_proto_rawDescGZIP(), []int{1}
 }
 
 // Origin is the place of a report in the sequence of its agent's reports.
@@ -1816,6 +1866,7 @@ type GuestShare struct {
 	Vm            uint32                 `protobuf:"varint,1,opt,name=vm,proto3" json:"vm,omitempty"`
 	Rate          uint64                 `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`     // least, bit/s; 0: none
 	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"` // share of the rest, relative to other VMs; 0: that of a VM without a guarantee
+	Excess        Excess                 `protobuf:"varint,4,opt,name=excess,proto3,enum=weir.v1.Excess" json:"excess,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1869,6 +1920,13 @@ func (x *GuestShare) GetWeight() uint32 {
 		return x.Weight
 	}
 	return 0
+}
+
+func (x *GuestShare) GetExcess() Excess {
+	if x != nil {
+		return x.Excess
+	}
+	return Excess_EXCESS_UNSPECIFIED
 }
 
 // PortPlan is which laws policies want at the ports of a switch: all of it, so that ports that it leaves out have none. The
@@ -2615,12 +2673,13 @@ const file_weir_proto_rawDesc = "" +
 	"\thost_plan\x18\t \x01(\v2\x11.weir.v1.HostPlanR\bhostPlan\"O\n" +
 	"\bHostPlan\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12+\n" +
-	"\x06guests\x18\x02 \x03(\v2\x13.weir.v1.GuestShareR\x06guests\"H\n" +
+	"\x06guests\x18\x02 \x03(\v2\x13.weir.v1.GuestShareR\x06guests\"q\n" +
 	"\n" +
 	"GuestShare\x12\x0e\n" +
 	"\x02vm\x18\x01 \x01(\rR\x02vm\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x16\n" +
-	"\x06weight\x18\x03 \x01(\rR\x06weight\"\x7f\n" +
+	"\x06weight\x18\x03 \x01(\rR\x06weight\x12'\n" +
+	"\x06excess\x18\x04 \x01(\x0e2\x0f.weir.v1.ExcessR\x06excess\"\x7f\n" +
 	"\bPortPlan\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12/\n" +
 	"\bsettings\x18\x02 \x03(\v2\x13.weir.v1.LawSettingR\bsettings\x12*\n" +
@@ -2666,7 +2725,11 @@ const file_weir_proto_rawDesc = "" +
 	"\n" +
 	"HeldBucket\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term*\x7f\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term*C\n" +
+	"\x06Excess\x12\x16\n" +
+	"\x12EXCESS_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fEXCESS_QUEUE\x10\x01\x12\x0f\n" +
+	"\vEXCESS_DROP\x10\x02*\x7f\n" +
 	"\tGrantKind\x12\x1a\n" +
 	"\x16GRANT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_KIND_WINDOW\x10\x01\x12\x13\n" +
@@ -2686,93 +2749,95 @@ func file_weir_proto_rawDescGZIP() []byte {
 	return file_weir_proto_rawDescData
 }
 
-var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_weir_proto_goTypes = []any{
-	(GrantKind)(0),       // 0: weir.v1.GrantKind
-	(*Origin)(nil),       // 1: weir.v1.Origin
-	(*Telemetry)(nil),    // 2: weir.v1.Telemetry
-	(*PortReport)(nil),   // 3: weir.v1.PortReport
-	(*SourceMarks)(nil),  // 4: weir.v1.SourceMarks
-	(*Events)(nil),       // 5: weir.v1.Events
-	(*Inventory)(nil),    // 6: weir.v1.Inventory
-	(*Hypervisor)(nil),   // 7: weir.v1.Hypervisor
-	(*SwitchPort)(nil),   // 8: weir.v1.SwitchPort
-	(*Guest)(nil),        // 9: weir.v1.Guest
-	(*Range)(nil),        // 10: weir.v1.Range
-	(*Arrivals)(nil),     // 11: weir.v1.Arrivals
-	(*NewPair)(nil),      // 12: weir.v1.NewPair
-	(*Drop)(nil),         // 13: weir.v1.Drop
-	(*Deadline)(nil),     // 14: weir.v1.Deadline
-	(*AgentState)(nil),   // 15: weir.v1.AgentState
-	(*PlanState)(nil),    // 16: weir.v1.PlanState
-	(*PortState)(nil),    // 17: weir.v1.PortState
-	(*RefusedGrant)(nil), // 18: weir.v1.RefusedGrant
-	(*SeenTerm)(nil),     // 19: weir.v1.SeenTerm
-	(*LiveGrant)(nil),    // 20: weir.v1.LiveGrant
-	(*Controller)(nil),   // 21: weir.v1.Controller
-	(*Command)(nil),      // 22: weir.v1.Command
-	(*HostPlan)(nil),     // 23: weir.v1.HostPlan
-	(*GuestShare)(nil),   // 24: weir.v1.GuestShare
-	(*PortPlan)(nil),     // 25: weir.v1.PortPlan
-	(*LawSetting)(nil),   // 26: weir.v1.LawSetting
-	(*PlannedPort)(nil),  // 27: weir.v1.PlannedPort
-	(*Grant)(nil),        // 28: weir.v1.Grant
-	(*PairMarks)(nil),    // 29: weir.v1.PairMarks
-	(*MarkedPair)(nil),   // 30: weir.v1.MarkedPair
-	(*Flow)(nil),         // 31: weir.v1.Flow
-	(*Heartbeat)(nil),    // 32: weir.v1.Heartbeat
-	(*HeldBucket)(nil),   // 33: weir.v1.HeldBucket
-	nil,                  // 34: weir.v1.Hypervisor.LabelsEntry
-	nil,                  // 35: weir.v1.SwitchPort.LabelsEntry
-	nil,                  // 36: weir.v1.Guest.LabelsEntry
+	(Excess)(0),          // 0: weir.v1.Excess
+	(GrantKind)(0),       // 1: weir.v1.GrantKind
+	(*Origin)(nil),       // 2: weir.v1.Origin
+	(*Telemetry)(nil),    // 3: weir.v1.Telemetry
+	(*PortReport)(nil),   // 4: weir.v1.PortReport
+	(*SourceMarks)(nil),  // 5: weir.v1.SourceMarks
+	(*Events)(nil),       // 6: weir.v1.Events
+	(*Inventory)(nil),    // 7: weir.v1.Inventory
+	(*Hypervisor)(nil),   // 8: weir.v1.Hypervisor
+	(*SwitchPort)(nil),   // 9: weir.v1.SwitchPort
+	(*Guest)(nil),        // 10: weir.v1.Guest
+	(*Range)(nil),        // 11: weir.v1.Range
+	(*Arrivals)(nil),     // 12: weir.v1.Arrivals
+	(*NewPair)(nil),      // 13: weir.v1.NewPair
+	(*Drop)(nil),         // 14: weir.v1.Drop
+	(*Deadline)(nil),     // 15: weir.v1.Deadline
+	(*AgentState)(nil),   // 16: weir.v1.AgentState
+	(*PlanState)(nil),    // 17: weir.v1.PlanState
+	(*PortState)(nil),    // 18: weir.v1.PortState
+	(*RefusedGrant)(nil), // 19: weir.v1.RefusedGrant
+	(*SeenTerm)(nil),     // 20: weir.v1.SeenTerm
+	(*LiveGrant)(nil),    // 21: weir.v1.LiveGrant
+	(*Controller)(nil),   // 22: weir.v1.Controller
+	(*Command)(nil),      // 23: weir.v1.Command
+	(*HostPlan)(nil),     // 24: weir.v1.HostPlan
+	(*GuestShare)(nil),   // 25: weir.v1.GuestShare
+	(*PortPlan)(nil),     // 26: weir.v1.PortPlan
+	(*LawSetting)(nil),   // 27: weir.v1.LawSetting
+	(*PlannedPort)(nil),  // 28: weir.v1.PlannedPort
+	(*Grant)(nil),        // 29: weir.v1.Grant
+	(*PairMarks)(nil),    // 30: weir.v1.PairMarks
+	(*MarkedPair)(nil),   // 31: weir.v1.MarkedPair
+	(*Flow)(nil),         // 32: weir.v1.Flow
+	(*Heartbeat)(nil),    // 33: weir.v1.Heartbeat
+	(*HeldBucket)(nil),   // 34: weir.v1.HeldBucket
+	nil,                  // 35: weir.v1.Hypervisor.LabelsEntry
+	nil,                  // 36: weir.v1.SwitchPort.LabelsEntry
+	nil,                  // 37: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
-	1,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
-	3,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
-	4,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
-	1,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
-	11, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
-	13, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
-	14, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
-	15, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
-	6,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
-	8,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
-	9,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
-	7,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
-	34, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
-	35, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
-	10, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
-	36, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
-	12, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	31, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	31, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
-	19, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
-	20, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
-	16, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
-	18, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
-	16, // 23: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
-	17, // 24: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
-	21, // 25: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
-	28, // 26: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
-	21, // 27: weir.v1.Command.controller:type_name -> weir.v1.Controller
-	28, // 28: weir.v1.Command.grants:type_name -> weir.v1.Grant
-	25, // 29: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
-	23, // 30: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
-	24, // 31: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
-	26, // 32: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
-	27, // 33: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
-	0,  // 34: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	31, // 35: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	1,  // 36: weir.v1.PairMarks.origin:type_name -> weir.v1.Origin
-	30, // 37: weir.v1.PairMarks.pairs:type_name -> weir.v1.MarkedPair
-	21, // 38: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	33, // 39: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	2,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
+	4,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
+	5,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
+	2,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
+	12, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
+	14, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
+	15, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
+	16, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
+	7,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
+	9,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
+	10, // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
+	8,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
+	35, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
+	36, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	11, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
+	37, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	13, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
+	32, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	32, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	20, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
+	21, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
+	17, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
+	19, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
+	17, // 23: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
+	18, // 24: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
+	22, // 25: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
+	29, // 26: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
+	22, // 27: weir.v1.Command.controller:type_name -> weir.v1.Controller
+	29, // 28: weir.v1.Command.grants:type_name -> weir.v1.Grant
+	26, // 29: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
+	24, // 30: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
+	25, // 31: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
+	0,  // 32: weir.v1.GuestShare.excess:type_name -> weir.v1.Excess
+	27, // 33: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
+	28, // 34: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
+	1,  // 35: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
+	32, // 36: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	2,  // 37: weir.v1.PairMarks.origin:type_name -> weir.v1.Origin
+	31, // 38: weir.v1.PairMarks.pairs:type_name -> weir.v1.MarkedPair
+	22, // 39: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	34, // 40: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -2785,7 +2850,7 @@ func file_weir_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -9,6 +9,7 @@
 //	refused.go  why a grant is not set
 //	sweep.go    grants that have ended
 //	limiter.go  HTB at the uplink
+//	excess.go   what waits above a VM's rate
 //	stats.go    counters
 //	came.go     marked packets by source
 package host
@@ -63,6 +64,9 @@ type Config struct {
 	// ECN is what happens to the ECN field of what VMs send and get: law.ClearAll, law.ClearNotNegotiated (core/vmecn.h), or ""
 	// for nothing.
 	ECN string
+	// Excess is what happens to packets of a VM above its rate: law.ExcessQueue, or law.ExcessDrop; "" is law.ExcessQueue. SetExcess gives
+	// a VM another.
+	Excess string
 	// Marks: marked packets that come by the uplink are counted by source and VM, before ECN clears the field. Came reads them.
 	Marks bool
 	// Pairs, Flows and Connections are the sizes of tables: pairs and flows with a grant, and connections whose window
@@ -97,6 +101,7 @@ type Host struct {
 	swept   [Owners]uint64   // last heartbeats of owners whose grants Sweep has removed
 	cpus    []hostHostCounts // of one VM, a part for each CPU
 	came    came
+	excess  map[law.VM]string // of SetExcess
 	closed  bool
 }
 
@@ -142,6 +147,12 @@ func (c *Config) complete() error {
 		if *n > maxEntries {
 			return fmt.Errorf("host: a table of %d entries: at most %d", *n, maxEntries)
 		}
+	}
+	if c.Excess == "" {
+		c.Excess = law.ExcessQueue
+	}
+	if c.Excess != law.ExcessQueue && c.Excess != law.ExcessDrop {
+		return fmt.Errorf("host: excess %q: %s or %s", c.Excess, law.ExcessQueue, law.ExcessDrop)
 	}
 	if _, known := ecnModes[c.ECN]; !known {
 		return fmt.Errorf("host: ECN %q: all, not_negotiated or nothing", c.ECN)

@@ -39,7 +39,8 @@ type Stats struct {
 	ECNCleared uint64 // the same towards the VM
 	Marked     uint64 // that came from the network with CE; only with Config.Marks
 
-	Rate law.Rate // of its class; 0: it has none
+	Rate   law.Rate // of its class; 0: it has none
+	Excess string   // of its class: queue or drop
 }
 
 // Stats reads the counters of every VM, by number.
@@ -51,7 +52,7 @@ func (h *Host) Stats() ([]Stats, error) {
 	}
 	var all []Stats
 	for _, v := range h.vms {
-		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class)}
+		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class), Excess: h.excessOf(v)}
 		var cpus []hostHostCounts
 		if err := h.maps.Counts.Lookup(v.id, &cpus); err != nil {
 			return nil, fmt.Errorf("host: counters of VM %d: %w", v.number, err)

@@ -44,7 +44,7 @@ type Config struct {
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{
-			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6,
+			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6, Excess: law.ExcessQueue,
 		},
 		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll, Gain: 0.8, FastAfter: 200e6, FastIncrease: 2625e3,
 	}
@@ -103,6 +103,7 @@ func Spec() law.Spec {
 		Claims:   []law.Resource{law.ECN, law.SendRate},
 		Interval: func(params any) law.Duration { return params.(*Config).Interval },
 		Clear:    func(params any) string { return params.(*Config).Clear },
+		Excess:   func(params any) string { return params.(*Config).Excess },
 		New: func(site law.Site, params any, _ *law.Topology) (law.Law, error) {
 			if site == law.Uplink {
 				return NewHost(*params.(*Config))
