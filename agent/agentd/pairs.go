@@ -22,8 +22,8 @@ const (
 	marksAtOnce   = marksMessages / 20
 )
 
-// pairs is the half of a law at the ports of the VMs that receive: the host counts marked packets by source, and the law's messages go to
-// the agents of the hosts that sent them. One goroutine steps the law.
+// pairs is the half of a law at the ports of the VMs that receive. The host counts marked packets by source. The law's messages go to the
+// agents of the hosts that sent them. One goroutine steps the law.
 type pairs struct {
 	law   law.Law
 	every time.Duration // between two readings

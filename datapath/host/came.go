@@ -26,7 +26,7 @@ const (
 	cameLife = 5 * time.Second // without a mark, then the table forgets a pair
 )
 
-// came is what was read of the kernel's table.
+// came has what this process read of the kernel's table.
 type came struct {
 	begun  bool
 	total  uint64 // of all pairs
