@@ -95,8 +95,8 @@ func TestExcess_OfTheHost(t *testing.T) {
 	const few = 40
 	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
 	h := open(t, n, host.Config{Rate: 100e6, Excess: law.ExcessDrop})
-	heartbeats(t, h, 1)
-	set(t, h, law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 200_000, Lease: time.Minute})
+	heartbeats(t, h, 2)
+	set(t, h, law.Grant{Owner: 2, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 200_000, Lease: time.Minute})
 	u := n.Path(0).NewUDP(t, testnet.PeerIPv4(0), 0)
 	u.Send(t, few, 1400)
 	testnet.Until(t, "the uplink has all packets", func() bool { return statsOf(t, h, 1).InClass >= few })
