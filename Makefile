@@ -123,6 +123,8 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkScale|BenchmarkSYNFlood' -benchtime 1x -v ./bus/soak
 	@echo "to-ACK: from a reading at a switch to the grant in an ACK; command-to-ACK: of it, from the controller's decision"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkLoop -benchtime 1000x ./agent/agentd
+	@echo "SDN-GCC's half at a controller, 100 hosts, every VM marked at 4 ports all the time: cpu-%: of one processor; x-lookup: per message to a VM, in units of a lookup in a map of all VMs in the same run"
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkScale -benchtime 50x ./law/gcc
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
 
 bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'

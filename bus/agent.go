@@ -27,6 +27,8 @@ type AgentConfig struct {
 	Obey func(cause *weirv1.Command, grants []law.Grant)
 	// Announced is called when a controller announces its term: it wants the agent's whole state. It must return soon. nil: not.
 	Announced func()
+	// Marks takes the marks that another agent returns. It is called for one message after the other. nil: they are not subscribed to.
+	Marks func(from string, marks *weirv1.PairMarks)
 
 	incarnation uint64 // for tests; 0: random
 }
@@ -43,11 +45,14 @@ type Agent struct {
 	sending   sync.Mutex
 	telemetry uint64 // the last sequence numbers
 	events    uint64
+	marks     uint64
 	buffer    []byte // for the next message; the connection copies it
 
 	mu     sync.Mutex
 	fence  *lease.Fence
 	counts counts.Counts // of commands, by result
+
+	marksCounts counts.Counts // of messages with marks, by result
 }
 
 // NewAgent connects an agent. A certificate for agent/NAME is required.
@@ -69,6 +74,10 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 	err = a.conn.role(pki.Agent)
 	if err == nil {
 		err = a.conn.listen(commandPrefix+name, 1024, a.command)
+	}
+	if err == nil && cfg.Marks != nil {
+		l := marksInbox{of: a, last: map[string]*weirv1.Origin{}}
+		err = a.conn.listen(marksSubject("*", name), 1024, l.take)
 	}
 	if err != nil {
 		a.conn.Close()
@@ -102,7 +111,7 @@ func (a *Agent) SendTelemetry(t *weirv1.Telemetry) error {
 		return err
 	}
 	a.buffer = b
-	return a.publish(telemetryPrefix, b)
+	return a.publish(telemetryPrefix+a.conn.id.Name, b)
 }
 
 // SendEvents sends events and sets their origin.
@@ -115,11 +124,11 @@ func (a *Agent) SendEvents(e *weirv1.Events) error {
 		return err
 	}
 	a.buffer = b
-	return a.publish(eventsPrefix, b)
+	return a.publish(eventsPrefix+a.conn.id.Name, b)
 }
 
-func (a *Agent) publish(prefix string, b []byte) error {
-	err := a.conn.nc.Publish(prefix+a.conn.id.Name, b)
+func (a *Agent) publish(subject string, b []byte) error {
+	err := a.conn.nc.Publish(subject, b)
 	if err != nil {
 		return fmt.Errorf("send a report: %w", err)
 	}

@@ -9,11 +9,12 @@ import (
 )
 
 // Subjects end with the name of the agent or controller that sends them (telemetry, events, heartbeats) or reads them
-// (commands).
+// (commands). Marks have both names: the agent that sends them, and the one that reads them.
 const (
 	telemetryPrefix = "weir.v1.tel."
 	eventsPrefix    = "weir.v1.evt."
 	commandPrefix   = "weir.v1.cmd."
+	marksPrefix     = "weir.v1.mrk."
 	controlPrefix   = "weir.v1.ctl."
 )
 
@@ -33,8 +34,8 @@ func Allowed(id pki.Identity) Subjects {
 	s := Subjects{Subscribe: []string{InboxPrefix(id) + ".>"}}
 	switch id.Role {
 	case pki.Agent:
-		s.Publish = []string{telemetryPrefix + id.Name, eventsPrefix + id.Name}
-		s.Subscribe, s.Answers = append(s.Subscribe, commandPrefix+id.Name, askSubject(id)), true
+		s.Publish = []string{telemetryPrefix + id.Name, eventsPrefix + id.Name, marksSubject(id.Name, "*")}
+		s.Subscribe, s.Answers = append(s.Subscribe, commandPrefix+id.Name, marksSubject("*", id.Name), askSubject(id)), true
 	case pki.Controller:
 		s.Publish = append([]string{commandPrefix + "*", controlPrefix + id.Name}, storeSubjects()...)
 		s.Subscribe, s.Answers = append(s.Subscribe, telemetryPrefix+"*", eventsPrefix+"*", controlPrefix+"*", askSubject(id)), true
@@ -53,6 +54,8 @@ func Allowed(id pki.Identity) Subjects {
 	}
 	return s
 }
+
+func marksSubject(from, to string) string { return marksPrefix + from + "." + to }
 
 // InboxPrefix returns the prefix of an identity's inboxes. Others cannot read the replies that it gets.
 func InboxPrefix(id pki.Identity) string { return fmt.Sprintf("_INBOX.weir.%s.%s", id.Role, id.Name) }

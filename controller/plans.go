@@ -105,7 +105,7 @@ func (of *plannedPorts) fill(plan *weirv1.PortPlan, w *wanted) {
 	}
 }
 
-// sharesOf makes the plan of each host: the least rates and weights of its VMs.
+// sharesOf makes the plan of each host: the least rates, weights and excess of its VMs.
 func sharesOf(nodes []policy.Node, given map[law.VM]inventory.Guarantee) map[string]*weirv1.HostPlan {
 	out := map[string]*weirv1.HostPlan{}
 	for i := range nodes {
@@ -115,8 +115,8 @@ func sharesOf(nodes []policy.Node, given map[law.VM]inventory.Guarantee) map[str
 		}
 		plan := &weirv1.HostPlan{}
 		for _, v := range n.Host.VMs {
-			if g := given[v.ID]; g.Rate > 0 || g.Weight > 1 {
-				plan.Guests = append(plan.Guests, &weirv1.GuestShare{Vm: uint32(v.ID), Rate: uint64(g.Rate), Weight: g.Weight})
+			if g := given[v.ID]; g.Rate > 0 || g.Weight > 1 || g.Excess != "" {
+				plan.Guests = append(plan.Guests, &weirv1.GuestShare{Vm: uint32(v.ID), Rate: uint64(g.Rate), Weight: g.Weight, Excess: weirv1.NewExcess(g.Excess)})
 			}
 		}
 		slices.SortFunc(plan.Guests, func(a, b *weirv1.GuestShare) int { return cmp.Compare(a.GetVm(), b.GetVm()) })

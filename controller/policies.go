@@ -249,7 +249,7 @@ func (p *policies) want(change uint64, list []policy.Policy, agents []policy.Nod
 		if h.Target.Kind == policy.VM {
 			w.targets[h.Target.VM] = h.Target.String()
 			if g := h.Guarantee; g != nil {
-				w.given[h.Target.VM] = inventory.Guarantee{Rate: g.Rate, Weight: uint32(g.Weight), Cap: g.Cap}
+				w.given[h.Target.VM] = inventory.Guarantee{Rate: g.Rate, Weight: uint32(g.Weight), Cap: g.Cap, Excess: g.Excess}
 				if g.Cap > 0 {
 					w.caps[h.Target.VM] = g.Cap
 				}

@@ -10,10 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -57,8 +55,14 @@ func checkControlled(spec *law.Spec, r *experiment.Run, name string) error {
 	if copies(spec) && r.Config.Switch != "ovs" {
 		return fmt.Errorf("law %s gets copies of SYNs from OpenFlow switches, and %s is none: set topology.switch: ovs", name, cmp.Or(r.Config.Switch, "bridge"))
 	}
-	if _, err := spec.New(law.Controller, law.Pointer(r.Params[name]), &law.Topology{}); err != nil {
+	params := law.Pointer(r.Params[name])
+	if _, err := spec.New(law.Controller, params, &law.Topology{}); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)
+	}
+	if spec.Agents != nil {
+		if err := spec.Agents(params); err != nil {
+			return fmt.Errorf("law %s: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -92,7 +96,7 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		return fmt.Errorf("law %s runs at a controller, and this lab was built without one", name)
 	}
 	hosts, switches := l.controlledNodes(r.At)
-	if copies(spec) { // its switches have no agent
+	if copies(spec) || spec.ReturnsMarks() { // its switches have no agent
 		switches = nil
 	}
 	keys, err := c.enrol(append(slices.Clone(hosts), switches...))
@@ -108,8 +112,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 	if l.record != "" {
 		record = fmt.Sprintf("record: %q\n", l.record)
 	}
-	text := record + fmt.Sprintf("metrics: {listen: \"\"}\nbus: {listen: %q, server_keys: %s, keys: %s}\nlaws: {%s: %s}\n",
-		netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"], name, params)
+	text := record + fmt.Sprintf("metrics: {listen: \"\"}\nbus: {listen: %q, server_keys: %s, keys: %s}\n",
+		netip.AddrPortFrom(address, busPort), keys["bus"], keys["controller"])
+	if !spec.ReturnsMarks() { // then the controller has the bus in its process, and no law
+		text += fmt.Sprintf("laws: {%s: %s}\n", name, params)
+	}
 	if copies(spec) {
 		err = c.takeSwitches(text)
 	} else {
@@ -132,7 +139,11 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		}
 	}
 	for _, n := range hosts {
-		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+hostSection(n, half)); err != nil {
+		section := hostSection(n, half)
+		if spec.ReturnsMarks() {
+			section += peersSection(n, hosts)
+		}
+		if c.agents[agentName(n)], err = c.begin(n.name, l.agentProgram, agentName(n), agentFile(n, url, keys[agentName(n)], c.dir(agentName(n)+".term"))+section); err != nil {
 			return err
 		}
 	}
@@ -219,95 +230,6 @@ func (c *controlled) begin(node string, program []string, name, text string) (*p
 		return nil, fmt.Errorf("start %s in %s: %w", name, node, err)
 	}
 	return p, nil
-}
-
-func agentFile(n *node, url, keys, state string) string {
-	return fmt.Sprintf("kind: Agent\nname: %s\nbus: {urls: [%q], keys: %s}\nstate: %s\nmetrics: {listen: \"\"}\n", agentName(n), url, keys, state)
-}
-
-// hostSection is the role host of a hypervisor. A guest's VM has its addresses for all profiles. half: the law whose half runs there,
-// and its parameters; "": none, and rates of VMs are not limited.
-func hostSection(n *node, half string) string {
-	var uplink, laws string
-	var vms []string
-	for _, p := range n.ports {
-		if p.peer.kind != experiment.Guest {
-			uplink = "port: " + p.ifname
-			if half != "" {
-				uplink += fmt.Sprintf(", rate: %v", p.rate)
-				laws = fmt.Sprintf("  laws: %s\n", half)
-			}
-			continue
-		}
-		var from []string
-		for _, profile := range p.peer.profiles {
-			from = append(from, p.peer.addr(profile).String())
-		}
-		vms = append(vms, fmt.Sprintf("    - {vm: %d, name: %q, port: %s, mac: %q, addresses: [%s]}\n",
-			vmOf(p.peer), p.peer.name, p.ifname, p.far.mac, strings.Join(from, ", ")))
-	}
-	return fmt.Sprintf("host:\n  number: %d\n  uplink: {%s}\n%s  vms:\n%s", n.index+1, uplink, laws, strings.Join(vms, ""))
-}
-
-// giveUplinks removes the TBFs of hypervisors' uplinks: their agents put HTB there, with the same rate.
-func (c *controlled) giveUplinks(hosts []*node) error {
-	for _, n := range hosts {
-		for _, p := range n.ports {
-			if p.peer.kind == experiment.Guest || p.rate == 0 {
-				continue
-			}
-			err := c.lab.withNetlink(n.name, func(h *netlink.Handle) error { return h.QdiscDel(tbf(p, p.rate)) })
-			if err != nil {
-				return fmt.Errorf("port %s: give its queue to the agent: %w", p.name, err)
-			}
-			c.uplinks = append(c.uplinks, p)
-		}
-	}
-	return nil
-}
-
-// takeUplinks shapes them again.
-func (c *controlled) takeUplinks() error {
-	var errs []error
-	for _, p := range c.uplinks {
-		errs = append(errs, c.lab.withNetlink(p.node.name, func(h *netlink.Handle) error { return shape(h, p) }))
-	}
-	c.uplinks = nil
-	return errors.Join(errs...)
-}
-
-// vmOf is the number of a guest's VM.
-func vmOf(guest *node) law.VM { return law.VM(guest.index + 1) }
-
-// switchSection is the role switch of a switch: all of its shaped ports.
-func (l *Lab) switchSection(n *node, every law.Duration, asked []law.Signal) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "switch:\n  number: %d\n", n.subnet)
-	if every > 0 {
-		fmt.Fprintf(&b, "  interval: %v\n", every)
-	}
-	var signals []string
-	for signal, name := range map[law.Signal]string{law.Marks: "marks", law.Arrivals: "arrivals"} {
-		if slices.Contains(asked, signal) {
-			signals = append(signals, name)
-		}
-	}
-	slices.Sort(signals)
-	fmt.Fprintf(&b, "  signals: [%s]\n  ports:\n", strings.Join(signals, ", "))
-	for i, p := range n.ports {
-		if p.rate > 0 {
-			fmt.Fprintf(&b, "    - {port: %s, number: %d}\n", p.ifname, ofPort(i))
-		}
-	}
-	if slices.Contains(asked, law.Marks) {
-		b.WriteString("  sources:\n")
-		for _, g := range l.plan.guests() {
-			for _, profile := range g.profiles {
-				fmt.Fprintf(&b, "    - {vm: %d, addresses: [%v]}\n", vmOf(g), g.addr(profile))
-			}
-		}
-	}
-	return b.String()
 }
 
 // await waits until the controller commands every agent and knows what it has.

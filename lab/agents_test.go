@@ -20,6 +20,7 @@ import (
 	"weir/internal/testroot"
 	"weir/law"
 	"weir/law/gcc"
+	"weir/law/hygenicc"
 	"weir/law/inventory"
 	"weir/law/telemetry"
 )
@@ -77,7 +78,7 @@ func childAgent(file string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c.Options = agentd.Options{Unpinned: true, Specs: law.Specs{gcc.Spec()}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	c.Options = agentd.Options{Unpinned: true, Specs: law.Specs{gcc.Spec(), hygenicc.Spec()}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	return agentd.Run(ctx, c)
 }
 

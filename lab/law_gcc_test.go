@@ -70,20 +70,18 @@ func udpFlood(l *Lab, from, to string) (received *atomic.Int64, stop func() erro
 	}, nil
 }
 
-// A guest that floods a link with UDP leaves another guest's TCP its share: by marks of the switch, a controller, and the shapers of both
-// hypervisors.
-func TestGCC_TCPHasItsShare(t *testing.T) {
-	g := &graphBuilder{hypervisors: true} // slow links, so that a busy machine fills them
+// sharedLink is a lab of two senders and a receiver with slow links, so that a busy machine fills them, whose law runs.
+func sharedLink(t *testing.T, name string, params any) (l *Lab, stop func() error) {
+	t.Helper()
+	g := &graphBuilder{hypervisors: true}
 	g.sw("switch")
 	for _, host := range []string{"sender1", "sender2", "receiver1"} {
 		g.host(host, "switch", 20*mbit)
 	}
-	l := upWithAgents(t, "gcc", g, testAgent(t))
-	p := *gcc.Default()
-	p.Gain, p.Timeout, p.MinRate, p.Increase, p.FastIncrease = 0.2, 6e6, 200e3, 6_500, 52_500
+	l = upWithAgents(t, name, g, testAgent(t))
 	r := &experiment.Run{
-		Scheme: "s", Config: *g.config(), Laws: []string{"gcc", mark.ECN}, At: []string{"switch"},
-		Params: map[string]any{"gcc": p, mark.ECN: mark.Params{Threshold: law.Limit{N: 15_000}, NotECT: mark.Drop}},
+		Scheme: "s", Config: *g.config(), Laws: []string{name, mark.ECN}, At: []string{"switch"},
+		Params: map[string]any{name: params, mark.ECN: mark.Params{Threshold: law.Limit{N: 15_000}, NotECT: mark.Drop}},
 	}
 	if err := testWorks.Check(r); err != nil {
 		t.Fatal(err)
@@ -92,6 +90,28 @@ func TestGCC_TCPHasItsShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, stop
+}
+
+// shareOfTCP sends so many bytes from client to server, next to UDP, and returns TCP's part of all that came.
+func shareOfTCP(t *testing.T, client, server *net.TCPConn, udp *atomic.Int64, bytes int64) (share float64, err error) {
+	t.Helper()
+	before, begun := udp.Load(), time.Now()
+	if err := send(client, server, bytes); err != nil {
+		return 0, err
+	}
+	all := float64(bytes + udp.Load() - before)
+	share = float64(bytes) / all
+	t.Logf("TCP has %.0f %% of %.1f Mbit/s", 100*share, all*8/1e6/time.Since(begun).Seconds())
+	return share, nil
+}
+
+// A guest that floods a link with UDP leaves another guest's TCP its share: by marks of the switch, a controller, and the shapers of both
+// hypervisors.
+func TestGCC_TCPHasItsShare(t *testing.T) {
+	p := *gcc.Default()
+	p.Gain, p.Timeout, p.MinRate, p.Increase, p.FastIncrease = 0.2, 6e6, 200e3, 6_500, 52_500
+	l, stop := sharedLink(t, "gcc", p)
 	received, end, err := udpFlood(l, "sender2", "receiver1")
 	if err != nil {
 		t.Fatal(err)
@@ -101,17 +121,11 @@ func TestGCC_TCPHasItsShare(t *testing.T) {
 		if err := send(client, server, first); err != nil {
 			return err
 		}
-		before, begun := received.Load(), time.Now()
-		if err := send(client, server, bytes); err != nil {
-			return err
-		}
-		udp := received.Load() - before
-		share := bytes / float64(bytes+udp)
-		t.Logf("TCP has %.0f %% of %.0f Mbit/s", 100*share, float64(bytes+udp)*8/1e6/time.Since(begun).Seconds())
-		if share < 0.35 {
+		share, err := shareOfTCP(t, client, server, received, bytes)
+		if err == nil && share < 0.35 {
 			t.Errorf("TCP has %.0f %% of what came, want a half", 100*share)
 		}
-		return nil
+		return err
 	})
 	if err := errors.Join(err, end(), stop()); err != nil {
 		t.Fatal(err)

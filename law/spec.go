@@ -38,9 +38,20 @@ type Spec struct {
 	// Clear returns, from the parameters of a law that claims ECN, what hosts do with the ECN field: ClearAll or
 	// ClearNotNegotiated. nil: nothing.
 	Clear func(params any) string
+	// Excess returns, from the parameters of a law that limits VMs' rates, what hosts do with packets above a rate: ExcessQueue or
+	// ExcessDrop. nil: ExcessQueue.
+	Excess func(params any) string
+	// Agents returns why agents cannot run the law with these parameters, and what to do. nil: they always can.
+	Agents func(params any) error
 	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions. A law with the site Uplink
-	// has a half there: the rates of VMs, from telemetry.Marked and telemetry.Sent.
+	// has a half there: the rates of VMs, from telemetry.Marked and telemetry.Sent. If it has the site VMPort and no Controller, it has
+	// a half there, too: it gets telemetry.Came, and its MarksGrants for a pair go to the host of the pair's Peer.
 	New func(site Site, params any, topo *Topology) (Law, error)
+}
+
+// ReturnsMarks reports whether hosts return marks to one another, without a controller.
+func (s *Spec) ReturnsMarks() bool {
+	return s.New != nil && slices.Contains(s.Sites, VMPort) && slices.Contains(s.Sites, Uplink) && !slices.Contains(s.Sites, Controller)
 }
 
 // Idle is why a parameter has no effect, and what to do about it.
@@ -50,6 +61,12 @@ type Idle struct{ Why, Do string }
 const (
 	ClearAll           = "all"            // all that leaves a VM is ECT, and the field of all that arrives is cleared
 	ClearNotNegotiated = "not_negotiated" // not for connections that negotiated ECN
+)
+
+// A host does one of these with packets of a VM above its rate.
+const (
+	ExcessQueue = "queue" // they wait in a queue with a limit in bytes
+	ExcessDrop  = "drop"  // one packet waits, and others are dropped
 )
 
 // Site is a kind of place where a law runs.

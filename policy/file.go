@@ -52,6 +52,7 @@ type Guarantee struct {
 	Rate   law.Rate `json:"rate,omitempty" jsonschema_description:"least rate of each VM"`
 	Weight int      `json:"weight,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"share of what is left, relative to other VMs (default: 1)"`
 	Cap    law.Rate `json:"cap,omitempty" jsonschema_description:"largest rate of each VM (default: none)"`
+	Excess string   `json:"excess,omitempty" jsonschema:"enum=queue,enum=drop" jsonschema_description:"packets above a rate of the VM wait in a queue, or are dropped (default: what the law at its host says)"`
 }
 
 // Values are the values of a label: one of them must match. In a file, one value or a list.

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"weir/law"
 )
 
 func TestParse_Reads(t *testing.T) {
@@ -33,8 +35,8 @@ enforce: {percent: 10}
 			t.Errorf("tier %q: %v, want %v", tier, got, want)
 		}
 	}
-	g := read(t, 0, "name: g\nselect: {vms: {names: ['*']}}\nguarantee: {rate: 1Gbit, cap: 2Gbit}\n")
-	if g.Guarantee != (Guarantee{1e9, 1, 2e9}) || g.Percent != 100 {
+	g := read(t, 0, "name: g\nselect: {vms: {names: ['*']}}\nguarantee: {rate: 1Gbit, cap: 2Gbit, excess: drop}\n")
+	if g.Guarantee != (Guarantee{1e9, 1, 2e9, law.ExcessDrop}) || g.Percent != 100 || g.Guarantee.String() != "rate 1Gbit, weight 1, cap 2Gbit, excess drop" {
 		t.Errorf("%+v", g)
 	}
 }

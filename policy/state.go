@@ -144,5 +144,8 @@ func (g Guarantee) String() string {
 	if g.Cap > 0 {
 		out = append(out, "cap "+g.Cap.String())
 	}
+	if g.Excess != "" {
+		out = append(out, "excess "+g.Excess)
+	}
 	return strings.Join(out, ", ")
 }

@@ -5,7 +5,8 @@
 //	agent.go, reload.go     the process: begin, follow the devices, reload, end
 //	link.go                 its end of the bus: state, inventory
 //	hostrole.go, grants.go  role host: VMs and grants
-//	half.go                 a law's half at the host: rates of VMs from a controller's marks
+//	half.go                 a law's half at the host: rates of VMs from a controller's marks, or those of other hosts
+//	pairs.go                marks that hosts return to one another
 //	switchrole.go           role switch: ports
 //	readings.go             telemetry every T
 //	laws.go                 laws of a switch in the same process
@@ -127,6 +128,9 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if a.link, err = newLink(c, files, a.host, a.planned, a.log); err != nil {
 		return err
 	}
+	if a.host != nil && a.host.half != nil && a.host.half.pairs != nil {
+		a.host.half.pairs.send = a.link.SendMarks
+	}
 	if a.frames, err = newFrames(c, a.log, a.link.TakeFrame); err != nil {
 		a.link.Close()
 		return err
@@ -186,6 +190,9 @@ func (a *agent) begin(ctx context.Context) {
 		a.running.Go(func() { a.host.heartbeats(a.stop) })
 		if a.host.half != nil {
 			a.running.Go(func() { a.host.half.run(a.stop) })
+			if a.host.half.pairs != nil {
+				a.running.Go(func() { a.host.half.runPairs(a.stop) })
+			}
 		}
 	}
 	if a.ports != nil {

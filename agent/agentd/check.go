@@ -70,6 +70,18 @@ func checkHost(c *config.Checker, h *fileHost) {
 		}
 		checkTexts(c, v.Labels, v.Name, "host", "vms", i)
 	}
+	agents, addresses := newOnce(c, "agent"), newOnce(c, "address")
+	for i := range h.Peers {
+		agents.add(h.Peers[i].Agent, "host", "peers", i, "agent")
+		for j, text := range h.Peers[i].Addresses {
+			if wrong := wrongRange(text); wrong != "" {
+				c.Fail(at("host", "peers", i, "addresses", j), wrong, "an address, or a prefix such as 10.0.0.0/24")
+				continue
+			}
+			p, _ := parseRange(text)
+			addresses.add(p, "host", "peers", i, "addresses", j)
+		}
+	}
 }
 
 // wrongRange returns what is wrong with a range of addresses.

@@ -36,12 +36,18 @@ type fileHost struct {
 	Messages  string                    `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants come in Ethernet frames to the uplink, with the key frames.key in the directory bus.keys; everything else comes by the bus (default: bus)"`
 	PauseZero bool                      `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
 	Laws      map[string]map[string]any `json:"laws,omitempty" jsonschema:"maxProperties=1" jsonschema_description:"law whose half at hosts runs here: its name, with the parameters that it has at the controller (default: none)"`
+	Peers     []filePeer                `json:"peers,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"for a law whose hosts return marks to one another: the other hosts. Marks of other agents have no effect (default: none)"`
 	VMs       []fileVM                  `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
 }
 
 type fileUplink struct {
 	Port string   `json:"port" jsonschema:"required,minLength=1,maxLength=15" jsonschema_description:"name of its device"`
 	Rate law.Rate `json:"rate,omitempty" jsonschema_description:"its rate, up to 1000Gbit: an HTB there then limits VMs with rate grants (default: rate grants are refused)"`
+}
+
+type filePeer struct {
+	Agent     string   `json:"agent" jsonschema:"required,maxLength=63,pattern=^[a-z0-9][a-z0-9-]*$" jsonschema_description:"name in the certificate of the other host's agent"`
+	Addresses []string `json:"addresses" jsonschema:"required,minItems=1,maxItems=4096" jsonschema_description:"what the VMs there send from: addresses or prefixes; the longest one that fits counts"`
 }
 
 type fileVM struct {
@@ -142,8 +148,15 @@ type Host struct {
 	PauseZero bool
 	Frames    bool                      // grants come in frames
 	Laws      map[string]map[string]any // whose half runs here; at most one
+	Peers     []Peer
 	VMs       []VM
 	Labels    map[string]string
+}
+
+// Peer is another host, with which marks are exchanged.
+type Peer struct {
+	Agent     string
+	Addresses []netip.Prefix // of its VMs
 }
 
 // VM is a configured VM.
@@ -187,6 +200,14 @@ func (f *File) config() *Config {
 	}
 	if h := f.Host; h != nil {
 		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Frames: h.Messages == inBand, Laws: h.Laws, Labels: h.Labels}
+		for _, from := range h.Peers {
+			peer := Peer{Agent: from.Agent}
+			for _, text := range from.Addresses {
+				p, _ := parseRange(text) // checked before
+				peer.Addresses = append(peer.Addresses, p)
+			}
+			c.Host.Peers = append(c.Host.Peers, peer)
+		}
 		for i := range h.VMs {
 			v := &h.VMs[i]
 			mac, _ := net.ParseMAC(v.MAC) // checked before

@@ -67,6 +67,9 @@ func TestFile_Refuses(t *testing.T) {
 		{vm(`vm: 2, port: vnet1, mac: "52:54:00:00:00:02", addresses: [10.0.0.2], labels: {a: "` + strings.Repeat("x", 64) + `"}`), "a.yaml:8: host.vms.1: a name or label of 64 bytes"},
 		{vm(`vm: 2, port: vnet1, mac: "52:54:00:00:00:02", addresses: [10.0.0.2], ` + many), "a.yaml:8: host.vms.1: 33 labels, want at most 32"},
 		{vm(`vm: 2, name: "a\x1bb", port: vnet1, mac: "52:54:00:00:00:02", addresses: [10.0.0.2]`), "b: a name or label of 3 bytes, want at most 63 of printable UTF-8"},
+		{strings.Replace(plainHost, "number: 7", "number: 7, peers: [{agent: h8, addresses: [10.0.9.1/24]}]", 1), "a.yaml:3: host.peers.0.addresses.0: 10.0.9.1/24 has bits beyond its length"},
+		{strings.Replace(plainHost, "number: 7", "number: 7, peers: [{agent: h8, addresses: [10.0.9.1, 10.0.9.1]}]", 1), "a.yaml:3: host.peers.0.addresses.1: the address 10.0.9.1/32 is there twice"},
+		{strings.Replace(plainHost, "number: 7", "number: 7, peers: [{agent: h8, addresses: [10.0.9.1]}, {agent: h8, addresses: [10.0.9.2]}]", 1), "a.yaml:3: host.peers.1.agent: the agent h8 is there twice"},
 		{strings.Replace(plainSwitch, "number: 3", "number: 0", 1), "a.yaml:3: switch.number: "},
 		{sw("interval: 900us"), "a.yaml:6: switch.interval: 900µs is out of range; 1ms to 1s"},
 		{sw("interval: 0s"), "a.yaml:6: switch.interval: 0s is out of range"},
@@ -118,6 +121,9 @@ func TestFile_Sizes(t *testing.T) {
 	}
 }
 
+// onePeer is another host.
+const onePeer = "number: 7, peers: [{agent: h8, addresses: [10.0.9.0/24]}]"
+
 // keysOfFile has, for each key of an Agent file, a file with the key, one to compare it with, and the test that checks its effect.
 var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"kind":                       {shownBy: "../../config/config_test.go TestKind"},
@@ -133,6 +139,8 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"host.uplink.rate":           {strings.Replace(plainHost, "eth0", "eth0, rate: 1Gbit", 1), plainHost, "reload_real_test.go TestRate"},
 	"host.pause_zero":            {strings.Replace(plainHost, "number: 7", "number: 7, pause_zero: true", 1), plainHost, "../../datapath/host/frames_test.go TestClamp_PauseZero"},
 	"host.messages":              {strings.Replace(plainHost, "number: 7", "number: 7, messages: in-band", 1), plainHost, "frames_real_test.go TestFrames_Limit"},
+	"host.peers.*.agent":         {strings.Replace(plainHost, "number: 7", onePeer, 1), plainHost, "pairs_real_test.go TestPairs_ReturnedAndHeard"},
+	"host.peers.*.addresses":     {strings.Replace(plainHost, "number: 7", onePeer, 1), strings.Replace(plainHost, "number: 7", strings.Replace(onePeer, "10.0.9.0", "10.0.8.0", 1), 1), "pairs_real_test.go TestPairs_ReturnedAndHeard"},
 	"host.vms.*.vm":              {strings.Replace(plainHost, "vm: 1", "vm: 2", 1), plainHost, "reload_real_test.go TestReload_VMs"},
 	"host.vms.*.name":            {strings.Replace(plainHost, "vm: 1", "vm: 1, name: x", 1), plainHost, ""},
 	"host.vms.*.port":            {strings.Replace(plainHost, "vnet0", "vnet1", 1), plainHost, "reload_real_test.go TestReload_VMs"},

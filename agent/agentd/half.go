@@ -30,20 +30,27 @@ const readSentAtMost = 5 * time.Millisecond
 type half struct {
 	name  string
 	clear string // what the host does with the ECN field
+	above string // what it does with packets above a rate
 	law   law.Law
 	every time.Duration // between two events with what the VMs sent
 	role  *hostRole
 	log   *slog.Logger
 	begun time.Duration
 
+	pairs *pairs // of a law whose hosts return marks to one another; nil: a controller sends them
+
 	poke chan struct{}
 
 	mu     sync.Mutex
+	peers  *peers // agents that may return marks
+	vms    ranges[law.VM]
 	marked []telemetry.Marked // of commands
 	has    *inventory.Host    // the VMs; nil: not known yet
 	shares map[law.VM]inventory.Guarantee
 	news   bool // has or shares changed
 	counts HalfStatus
+
+	returns ReturnsStatus // what other hosts returned
 }
 
 // HalfStatus is the state of a law's half at this host.
@@ -56,6 +63,8 @@ type HalfStatus struct {
 	Failed  uint64 `json:"failed"` // readings of what the VMs sent
 	// Guarantees is the number of VMs to which policies guarantee something.
 	Guarantees int `json:"guarantees"`
+	// Returns is what hosts return to one another; nil: a controller sends marks.
+	Returns *ReturnsStatus `json:"returns,omitempty"`
 }
 
 // marksWaiting is how many messages may wait for the law.
@@ -76,8 +85,17 @@ func newHalf(c *Host, specs law.Specs, log *slog.Logger) (*half, error) {
 	if spec.Clear != nil {
 		h.clear = spec.Clear(params)
 	}
+	if spec.Excess != nil {
+		h.above = spec.Excess(params)
+	}
 	if spec.Interval != nil {
 		h.every = max(h.every, spec.Interval(params).Std())
+	}
+	if spec.ReturnsMarks() {
+		if h.pairs, err = newPairs(spec, params, h.log); err != nil {
+			return nil, fmt.Errorf("host.laws.%s: %w", name, err)
+		}
+		h.setPeers(c.Peers)
 	}
 	return h, nil
 }
@@ -113,12 +131,20 @@ func (c *Host) half(specs law.Specs) (name string, params any, spec *law.Spec, e
 	if _, err := spec.New(law.Uplink, params, &law.Topology{}); err != nil {
 		return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
 	}
+	if spec.Agents != nil {
+		if err := spec.Agents(params); err != nil {
+			return "", nil, nil, fmt.Errorf("host.laws.%s: %w", name, err)
+		}
+	}
+	if spec.ReturnsMarks() && len(c.Peers) == 0 {
+		return "", nil, nil, fmt.Errorf("host.laws.%s: it returns marks to the hosts that sent the packets: set host.peers", name)
+	}
 	return name, params, spec, nil
 }
 
-// hasHalf reports whether a law has a half at a controller and one at hosts.
+// hasHalf reports whether a law has a half at hosts, and marks come to it: of a controller, or of other hosts.
 func hasHalf(s *law.Spec) bool {
-	return s.New != nil && slices.Contains(s.Sites, law.Uplink) && slices.Contains(s.Sites, law.Controller)
+	return s.ReturnsMarks() || s.New != nil && slices.Contains(s.Sites, law.Uplink) && slices.Contains(s.Sites, law.Controller)
 }
 
 // CheckLaws checks the laws of a host's file against those of a build.
@@ -145,6 +171,14 @@ func (h *half) ecn() string {
 	return h.clear
 }
 
+// excess is what the host does with packets above a VM's rate; "": the default.
+func (h *half) excess() string {
+	if h == nil {
+		return ""
+	}
+	return h.above
+}
+
 // take takes the marks out of a command's grants. It returns the others.
 func (h *half) take(list []law.Grant) []law.Grant {
 	h.mu.Lock()
@@ -153,12 +187,7 @@ func (h *half) take(list []law.Grant) []law.Grant {
 		if g.Kind != law.MarksGrant {
 			return false
 		}
-		h.counts.Marks++
-		if len(h.marked) == marksWaiting {
-			h.counts.Lost++
-			return true
-		}
-		h.marked = append(h.marked, telemetry.Marked{VM: g.Key.VM, Marks: g.Value})
+		h.mark(g.Key.VM, g.Value)
 		return true
 	})
 	if len(h.marked) > 0 {
@@ -167,10 +196,26 @@ func (h *half) take(list []law.Grant) []law.Grant {
 	return rest
 }
 
+// mark has the law get marks of a VM. The caller holds mu.
+func (h *half) mark(vm law.VM, marks uint64) {
+	h.counts.Marks++
+	if len(h.marked) == marksWaiting {
+		h.counts.Lost++
+		return
+	}
+	h.marked = append(h.marked, telemetry.Marked{VM: vm, Marks: marks})
+}
+
 // set passes the law another list of VMs.
 func (h *half) set(has *inventory.Host) {
 	h.mu.Lock()
 	h.has, h.news = has, true
+	h.vms = ranges[law.VM]{}
+	for _, vm := range has.VMs {
+		for _, p := range vm.Addresses {
+			h.vms.add(p, vm.Number)
+		}
+	}
 	h.mu.Unlock()
 	h.wake()
 }
@@ -213,6 +258,11 @@ func (h *half) status() *HalfStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.counts
+	if h.pairs != nil {
+		returns := h.returns
+		h.pairs.count(&returns)
+		s.Returns = &returns
+	}
 	return &s
 }
 

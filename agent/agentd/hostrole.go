@@ -33,9 +33,11 @@ type hostRole struct {
 	known *inventory.Host    // that half has
 
 	mu     sync.Mutex
-	h      *host.Host // nil: nothing is enforced
-	why    string     // why not
-	plan   uint64     // serial number of the last one; 0: none came
+	h      *host.Host        // nil: nothing is enforced
+	why    string            // why not
+	plan   uint64            // serial number of the last one; 0: none came
+	shares bool              // it has rates or weights, which a law must keep
+	excess map[law.VM]string // of it
 	grants *Grants
 }
 
@@ -106,9 +108,27 @@ func (r *hostRole) promise(plan *weirv1.HostPlan) {
 	if r.half != nil {
 		r.half.promise(plan)
 	}
+	excess, shares := map[law.VM]string{}, false
+	for _, g := range plan.GetGuests() {
+		if text := g.GetExcess().Law(); text != "" {
+			excess[law.VM(g.GetVm())] = text
+		}
+		shares = shares || g.GetRate() > 0 || g.GetWeight() > 1
+	}
 	r.mu.Lock()
-	r.plan = plan.GetSerial()
+	same := maps.Equal(excess, r.excess)
+	r.plan, r.shares, r.excess = plan.GetSerial(), shares, excess
+	h := r.h
 	r.mu.Unlock()
+	if h != nil && !same {
+		r.setExcess(h, excess)
+	}
+}
+
+func (r *hostRole) setExcess(h *host.Host, excess map[law.VM]string) {
+	if err := h.SetExcess(excess); err != nil && !errors.Is(err, host.ErrClosed) {
+		r.log.Warn("cannot set what happens to packets above a rate", "error", err)
+	}
 }
 
 // promised returns what became of the last plan.
@@ -117,7 +137,7 @@ func (r *hostRole) promised() *weirv1.PlanState {
 	defer r.mu.Unlock()
 	s := &weirv1.PlanState{Serial: r.plan}
 	switch {
-	case r.half == nil:
+	case r.half == nil && r.shares:
 		s.Problem = "its host has no law that shares the uplink: set host.laws in the agent's file. Of the guarantee only the cap is enforced"
 	case r.h == nil:
 		s.Problem = weirv1.Reason(r.why)
@@ -136,7 +156,7 @@ func (r *hostRole) open(uplink int, there bool, o *Options) *host.Host {
 	}
 	c := host.Config{
 		Uplink: attach.PortRef{Name: r.cfg.Uplink, Ifindex: uplink}, Rate: r.cfg.Rate, PauseZero: r.cfg.PauseZero,
-		ECN: r.half.ecn(), Pin: r.pin, TakeOver: o.TakeOver, Version: o.Version,
+		ECN: r.half.ecn(), Excess: r.half.excess(), Marks: r.half != nil && r.half.pairs != nil, Pin: r.pin, TakeOver: o.TakeOver, Version: o.Version,
 	}
 	h, err := host.Open(c)
 	if err != nil {
@@ -153,6 +173,10 @@ func (r *hostRole) open(uplink int, there bool, o *Options) *host.Host {
 		}
 	}
 	r.set(h, "")
+	r.mu.Lock()
+	excess := r.excess
+	r.mu.Unlock()
+	r.setExcess(h, excess)
 	r.log.Info("grants are enforced", "uplink", r.cfg.Uplink, "rate", r.cfg.Rate, "pinned", r.pin)
 	return h
 }
@@ -240,7 +264,9 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 	}
 	r.cfg = next
 	r.learn()
-	return differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v }), nil
+	r.half.setPeers(next.Peers)
+	changes := differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v })
+	return append(changes, differences(was.Peers, next.Peers, func(p *Peer) (string, any) { return "peer " + p.Agent, *p })...), nil
 }
 
 // isMissing reports whether the VM's port does not exist. It is waited for.

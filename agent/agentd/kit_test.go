@@ -31,6 +31,7 @@ import (
 	"weir/internal/testlog"
 	"weir/law"
 	"weir/law/gcc"
+	"weir/law/hygenicc"
 )
 
 const (
@@ -67,7 +68,7 @@ func runAgent(file string) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	c.Options = agentd.Options{
 		TakeOver: os.Getenv(overVariable) != "", Version: "test", Hangup: hangups, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Laws: switchd.New(fairq.Law{}), Specs: law.Specs{gcc.Spec()},
+		Laws: switchd.New(fairq.Law{}), Specs: law.Specs{gcc.Spec(), hygenicc.Spec()},
 	}
 	return agentd.Run(ctx, c)
 }

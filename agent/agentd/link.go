@@ -90,11 +90,15 @@ func newLink(c *Config, files pki.Files, h *hostRole, plans *planned, log *slog.
 		}
 		return 0, false
 	}}
-	var err error
-	l.Agent, err = bus.NewAgent(bus.AgentConfig{
+	cfg := bus.AgentConfig{
 		Client:  bus.ClientConfig{URLs: c.Bus.URLs, Files: files, Log: log, Connected: l.everything},
 		Buckets: c.Bus.Buckets, Terms: bus.TermFile{Path: c.State}, Clock: clock, Obey: l.obey, Announced: l.everything,
-	})
+	}
+	if h != nil && h.half != nil && h.half.pairs != nil {
+		cfg.Marks = h.half.heard
+	}
+	var err error
+	l.Agent, err = bus.NewAgent(cfg)
 	return l, err
 }
 

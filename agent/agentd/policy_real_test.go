@@ -204,8 +204,26 @@ func TestPolicies_Guarantees(t *testing.T) {
 	s.classes(150, 50)
 	s.change(nil, gold+"{rate: 40Mbit, weight: 4}\n")
 	s.classes(160, 40)
+	s.excess(law.ExcessQueue, law.ExcessQueue)
+	s.change(nil, gold+"{rate: 40Mbit, weight: 4, excess: drop}\n")
+	s.excess(law.ExcessDrop, law.ExcessQueue)
+	s.classes(160, 40)
 	s.change([]string{"gold"})
 	s.classes(100, 100)
+	s.excess(law.ExcessQueue, law.ExcessQueue)
+}
+
+// excess waits until the host does so with packets above the rates of VMs 1 and 2.
+func (s *system) excess(of ...string) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("excess of the VMs: %v", of), func(st *agentd.Status) bool {
+		for i, want := range of {
+			if c := st.Host.VMs[i].Counts; c == nil || c.Excess != want {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // classes waits until the kernel limits VMs 1 and 2 to these rates in Mbit/s, within the 2 % that a class may differ.

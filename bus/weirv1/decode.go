@@ -9,7 +9,7 @@ import (
 	"weir/law/telemetry"
 )
 
-// message is one of the four kinds.
+// message is one of the five kinds.
 type message interface {
 	proto.Message
 	check() error
@@ -43,6 +43,9 @@ func DecodeEvents(b []byte) (*Events, error) { return decode(b, new(Events)) }
 
 // DecodeCommand reads the payload of weir.v1.cmd.AGENT.
 func DecodeCommand(b []byte) (*Command, error) { return decode(b, new(Command)) }
+
+// DecodePairMarks reads the payload of weir.v1.mrk.FROM.TO.
+func DecodePairMarks(b []byte) (*PairMarks, error) { return decode(b, new(PairMarks)) }
 
 // DecodeHeartbeat reads the payload of weir.v1.ctl.CONTROLLER.
 func DecodeHeartbeat(b []byte) (*Heartbeat, error) { return decode(b, new(Heartbeat)) }
@@ -285,6 +288,24 @@ func (x *Command) check() error {
 		}
 	}
 	return errors.Join(x.GetPlan().check(), x.GetHostPlan().check())
+}
+
+func (x *PairMarks) check() error {
+	if err := errors.Join(x.GetOrigin().check(), atMost("pairs", x.GetPairs(), MaxMarkedPairs)); err != nil {
+		return err
+	}
+	if x.GetOrigin().GetSequence() == 0 || len(x.GetPairs()) == 0 {
+		return errors.New("marks without a sequence number, or of no pair")
+	}
+	for _, p := range x.GetPairs() {
+		if err := checkAddr(p.GetSource(), false); err != nil {
+			return err
+		}
+		if p.GetVm() == 0 || p.GetPackets() == 0 || p.GetPackets() > telemetry.MaxMarks {
+			return fmt.Errorf("%d marks of VM %d, want 1 to 2^32 of a VM", p.GetPackets(), p.GetVm())
+		}
+	}
+	return nil
 }
 
 func (x *Heartbeat) check() error {

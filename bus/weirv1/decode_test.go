@@ -51,7 +51,7 @@ func command() *Command {
 }
 
 func hostPlan() *HostPlan {
-	return &HostPlan{Serial: 3, Guests: []*GuestShare{{Vm: 4, Rate: 1e8, Weight: 3}, {Vm: 5, Weight: 1}}}
+	return &HostPlan{Serial: 3, Guests: []*GuestShare{{Vm: 4, Rate: 1e8, Weight: 3, Excess: Excess_EXCESS_DROP}, {Vm: 5, Weight: 1}}}
 }
 
 func plan() *PortPlan {
@@ -67,6 +67,10 @@ func plan() *PortPlan {
 
 func heartbeat() *Heartbeat {
 	return &Heartbeat{Controller: controller(), Sequence: 4, Held: []*HeldBucket{{Bucket: 2, Term: 5}}}
+}
+
+func pairMarks() *PairMarks {
+	return &PairMarks{Origin: origin(), Pairs: []*MarkedPair{{Source: []byte{10, 0, 0, 1}, Vm: 9, Packets: 12}, {Source: []byte{10, 0, 0, 2}, Vm: 9, Packets: 1}}}
 }
 
 // row is a change that a decoder must refuse, with a part of its error.
@@ -198,6 +202,7 @@ func rows() []row {
 	cmd("planned VM twice", "VM 5 without a number, or twice", func(m *Command) { m.HostPlan.Guests[0].Vm = 5 })
 	cmd("planned VM 0", "VM 0 without a number", func(m *Command) { m.HostPlan.Guests[0].Vm = 0 })
 	cmd("rate of a plan", "VM 4: 100000000000001 bit/s", func(m *Command) { m.HostPlan.Guests[0].Rate = MaxRate + 1 })
+	cmd("excess of a plan", "VM 4: excess 3", func(m *Command) { m.HostPlan.Guests[0].Excess = 3 })
 	cmd("weight of a plan", "a weight of 1048577", func(m *Command) { m.HostPlan.Guests[0].Weight = MaxWeight + 1 })
 	evt("problem of a host plan", "a reason of 8 bytes", func(m *Events) { m.State.HostPlan.Problem = "no\x1buplink"[:8] })
 	cmd("65 settings", "65 settings", func(m *Command) {
@@ -250,6 +255,26 @@ func rows() []row {
 	ctl("bucket", "bucket 1024", func(m *Heartbeat) { m.Held[0].Bucket = 1024 })
 	ctl("bucket twice", "bucket 2 twice", func(m *Heartbeat) { m.Held = append(m.Held, m.Held[0]) })
 	ctl("controller", "no controller", func(m *Heartbeat) { m.Controller = nil })
+	return append(out, marksRows()...)
+}
+
+func marksRows() (out []row) {
+	mrk := func(name, want string, f func(*PairMarks)) {
+		m := pairMarks()
+		out = append(out, row{name, m, func() { f(m) }, want})
+	}
+	mrk("no origin of marks", "no origin", func(m *PairMarks) { m.Origin = nil })
+	mrk("no sequence of marks", "without a sequence number", func(m *PairMarks) { m.Origin.Sequence = 0 })
+	mrk("no pair", "of no pair", func(m *PairMarks) { m.Pairs = nil })
+	mrk("1025 pairs", "1025 pairs", func(m *PairMarks) {
+		for len(m.Pairs) <= MaxMarkedPairs {
+			m.Pairs = append(m.Pairs, m.Pairs[0])
+		}
+	})
+	mrk("source of marks", "of 3 bytes", func(m *PairMarks) { m.Pairs[0].Source = make([]byte, 3) })
+	mrk("receiver 0", "marks of VM 0", func(m *PairMarks) { m.Pairs[0].Vm = 0 })
+	mrk("no marks", "0 marks", func(m *PairMarks) { m.Pairs[0].Packets = 0 })
+	mrk("too many marks", "4294967297 marks", func(m *PairMarks) { m.Pairs[0].Packets = 1<<32 + 1 })
 	return out
 }
 
@@ -261,6 +286,8 @@ func decodeAs(m message, b []byte) (message, error) {
 		return DecodeEvents(b)
 	case *Command:
 		return DecodeCommand(b)
+	case *PairMarks:
+		return DecodePairMarks(b)
 	}
 	return DecodeHeartbeat(b)
 }
@@ -448,3 +475,4 @@ func FuzzTelemetry(f *testing.F) { fuzz(f, report()) }
 func FuzzEvents(f *testing.F)    { fuzz(f, events()) }
 func FuzzCommand(f *testing.F)   { fuzz(f, command()) }
 func FuzzHeartbeat(f *testing.F) { fuzz(f, heartbeat()) }
+func FuzzPairMarks(f *testing.F) { fuzz(f, pairMarks()) }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+
+	"weir/law"
 )
 
 // Number sets the plan's serial number, which follows from its content: equal plans have the same number.
@@ -22,6 +24,21 @@ func (x *HostPlan) Number() (err error) {
 	x.Serial = 0
 	x.Serial, err = numberOf(x)
 	return err
+}
+
+var excesses = map[string]Excess{law.ExcessQueue: Excess_EXCESS_QUEUE, law.ExcessDrop: Excess_EXCESS_DROP}
+
+// NewExcess returns what law.Spec.Excess returns as a message; "": unspecified.
+func NewExcess(text string) Excess { return excesses[text] }
+
+// Law is the inverse of NewExcess.
+func (x Excess) Law() string {
+	for text, e := range excesses {
+		if e == x {
+			return text
+		}
+	}
+	return ""
 }
 
 func numberOf(m proto.Message) (uint64, error) {
@@ -48,6 +65,8 @@ func (x *HostPlan) check() error {
 	seen := make(map[uint32]bool, len(x.GetGuests()))
 	for _, g := range x.GetGuests() {
 		switch {
+		case g.GetExcess() != 0 && g.GetExcess().Law() == "":
+			return fmt.Errorf("VM %d: excess %d is unknown", g.GetVm(), g.GetExcess())
 		case g.GetVm() == 0 || seen[g.GetVm()]:
 			return fmt.Errorf("VM %d without a number, or twice", g.GetVm())
 		case g.GetRate() > MaxRate || g.GetWeight() > MaxWeight:

@@ -26,6 +26,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Excess is what a host does with packets above a VM's rate.
+type Excess int32
+
+const (
+	Excess_EXCESS_UNSPECIFIED Excess = 0 // what the law at the host says
+	Excess_EXCESS_QUEUE       Excess = 1
+	Excess_EXCESS_DROP        Excess = 2 // one packet waits
+)
+
+// Enum value maps for Excess.
+var (
+	Excess_name = map[int32]string{
+		0: "EXCESS_UNSPECIFIED",
+		1: "EXCESS_QUEUE",
+		2: "EXCESS_DROP",
+	}
+	Excess_value = map[string]int32{
+		"EXCESS_UNSPECIFIED": 0,
+		"EXCESS_QUEUE":       1,
+		"EXCESS_DROP":        2,
+	}
+)
+
+func (x Excess) Enum() *Excess {
+	p := new(Excess)
+	*p = x
+	return p
+}
+
+func (x Excess) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Excess) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_proto_enumTypes[0].Descriptor()
+}
+
+func (Excess) Type() protoreflect.EnumType {
+	return &file_weir_proto_enumTypes[0]
+}
+
+func (x Excess) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Excess.Descriptor instead.
+func (Excess) EnumDescriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{0}
+}
+
 type GrantKind int32
 
 const (
@@ -65,11 +115,11 @@ func (x GrantKind) String() string {
 }
 
 func (GrantKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_weir_proto_enumTypes[0].Descriptor()
+	return file_weir_proto_enumTypes[1].Descriptor()
 }
 
 func (GrantKind) Type() protoreflect.EnumType {
-	return &file_weir_proto_enumTypes[0]
+	return &file_weir_proto_enumTypes[1]
 }
 
 func (x GrantKind) Number() protoreflect.EnumNumber {
@@ -78,7 +128,7 @@ func (x GrantKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GrantKind.Descriptor instead.
 func (GrantKind) EnumDescriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{0}
+	return file_weir_proto_rawDescGZIP(), []int{1}
 }
 
 // Origin is the place of a report in the sequence of its agent's reports.
@@ -222,7 +272,7 @@ type PortReport struct {
 	PeakBytes      uint64                 `protobuf:"varint,3,opt,name=peak_bytes,json=peakBytes,proto3" json:"peak_bytes,omitempty"`          // the largest backlog of the interval
 	OfferedBytes   uint64                 `protobuf:"varint,4,opt,name=offered_bytes,json=offeredBytes,proto3" json:"offered_bytes,omitempty"` // to the queue, with those that it drops
 	DroppedPackets uint64                 `protobuf:"varint,5,opt,name=dropped_packets,json=droppedPackets,proto3" json:"dropped_packets,omitempty"`
-	MarkedPackets  uint64                 `protobuf:"varint,6,opt,name=marked_packets,json=markedPackets,proto3" json:"marked_packets,omitempty"` // with CE; a marked buffer of several segments counts its segments
+	MarkedPackets  uint64                 `protobuf:"varint,6,opt,name=marked_packets,json=markedPackets,proto3" json:"marked_packets,omitempty"` // by a law at this port; a marked buffer of several segments counts its segments
 	Sources        []*SourceMarks         `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`                                   // VMs whose marks changed in the last two intervals
 	SentBytes      uint64                 `protobuf:"varint,8,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
 	OfferedPackets uint64                 `protobuf:"varint,9,opt,name=offered_packets,json=offeredPackets,proto3" json:"offered_packets,omitempty"`
@@ -1816,6 +1866,7 @@ type GuestShare struct {
 	Vm            uint32                 `protobuf:"varint,1,opt,name=vm,proto3" json:"vm,omitempty"`
 	Rate          uint64                 `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`     // least, bit/s; 0: none
 	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"` // share of the rest, relative to other VMs; 0: that of a VM without a guarantee
+	Excess        Excess                 `protobuf:"varint,4,opt,name=excess,proto3,enum=weir.v1.Excess" json:"excess,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1869,6 +1920,13 @@ func (x *GuestShare) GetWeight() uint32 {
 		return x.Weight
 	}
 	return 0
+}
+
+func (x *GuestShare) GetExcess() Excess {
+	if x != nil {
+		return x.Excess
+	}
+	return Excess_EXCESS_UNSPECIFIED
 }
 
 // PortPlan is which laws policies want at the ports of a switch: all of it, so that ports that it leaves out have none. The
@@ -2146,6 +2204,121 @@ func (x *Grant) GetCause() uint64 {
 	return 0
 }
 
+// PairMarks is the marked packets that came to a host from the VMs of another, on weir.v1.mrk.FROM.TO: from the agent of the host that
+// received them to the agent of the host that sent them. Marks since the message before: those of a lost message are lost.
+type PairMarks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Pairs         []*MarkedPair          `protobuf:"bytes,2,rep,name=pairs,proto3" json:"pairs,omitempty"` // 1 to 1024
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairMarks) Reset() {
+	*x = PairMarks{}
+	mi := &file_weir_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairMarks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairMarks) ProtoMessage() {}
+
+func (x *PairMarks) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairMarks.ProtoReflect.Descriptor instead.
+func (*PairMarks) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PairMarks) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *PairMarks) GetPairs() []*MarkedPair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
+// MarkedPair is the marked packets of one source and one VM that received them.
+type MarkedPair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // address of the VM that sent them: 4 or 16 bytes
+	Vm            uint32                 `protobuf:"varint,2,opt,name=vm,proto3" json:"vm,omitempty"`        // that received them
+	Packets       uint64                 `protobuf:"varint,3,opt,name=packets,proto3" json:"packets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkedPair) Reset() {
+	*x = MarkedPair{}
+	mi := &file_weir_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkedPair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkedPair) ProtoMessage() {}
+
+func (x *MarkedPair) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkedPair.ProtoReflect.Descriptor instead.
+func (*MarkedPair) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MarkedPair) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *MarkedPair) GetVm() uint32 {
+	if x != nil {
+		return x.Vm
+	}
+	return 0
+}
+
+func (x *MarkedPair) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
 // Flow is one direction of a connection: that of its data.
 type Flow struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2160,7 +2333,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2345,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2358,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{28}
+	return file_weir_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Flow) GetSource() []byte {
@@ -2235,7 +2408,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_proto_msgTypes[29]
+	mi := &file_weir_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2420,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[29]
+	mi := &file_weir_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2433,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{29}
+	return file_weir_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Heartbeat) GetController() *Controller {
@@ -2294,7 +2467,7 @@ type HeldBucket struct {
 
 func (x *HeldBucket) Reset() {
 	*x = HeldBucket{}
-	mi := &file_weir_proto_msgTypes[30]
+	mi := &file_weir_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2479,7 @@ func (x *HeldBucket) String() string {
 func (*HeldBucket) ProtoMessage() {}
 
 func (x *HeldBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[30]
+	mi := &file_weir_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2492,7 @@ func (x *HeldBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBucket.ProtoReflect.Descriptor instead.
 func (*HeldBucket) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{30}
+	return file_weir_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HeldBucket) GetBucket() uint32 {
@@ -2500,12 +2673,13 @@ const file_weir_proto_rawDesc = "" +
 	"\thost_plan\x18\t \x01(\v2\x11.weir.v1.HostPlanR\bhostPlan\"O\n" +
 	"\bHostPlan\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12+\n" +
-	"\x06guests\x18\x02 \x03(\v2\x13.weir.v1.GuestShareR\x06guests\"H\n" +
+	"\x06guests\x18\x02 \x03(\v2\x13.weir.v1.GuestShareR\x06guests\"q\n" +
 	"\n" +
 	"GuestShare\x12\x0e\n" +
 	"\x02vm\x18\x01 \x01(\rR\x02vm\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\x12\x16\n" +
-	"\x06weight\x18\x03 \x01(\rR\x06weight\"\x7f\n" +
+	"\x06weight\x18\x03 \x01(\rR\x06weight\x12'\n" +
+	"\x06excess\x18\x04 \x01(\x0e2\x0f.weir.v1.ExcessR\x06excess\"\x7f\n" +
 	"\bPortPlan\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12/\n" +
 	"\bsettings\x18\x02 \x03(\v2\x13.weir.v1.LawSettingR\bsettings\x12*\n" +
@@ -2526,7 +2700,15 @@ const file_weir_proto_rawDesc = "" +
 	"\x04flow\x18\x05 \x01(\v2\r.weir.v1.FlowR\x04flow\x12\x14\n" +
 	"\x05value\x18\x06 \x01(\x04R\x05value\x12\x19\n" +
 	"\blease_ns\x18\a \x01(\x04R\aleaseNs\x12\x14\n" +
-	"\x05cause\x18\b \x01(\x04R\x05cause\"\xa8\x01\n" +
+	"\x05cause\x18\b \x01(\x04R\x05cause\"_\n" +
+	"\tPairMarks\x12'\n" +
+	"\x06origin\x18\x01 \x01(\v2\x0f.weir.v1.OriginR\x06origin\x12)\n" +
+	"\x05pairs\x18\x02 \x03(\v2\x13.weir.v1.MarkedPairR\x05pairs\"N\n" +
+	"\n" +
+	"MarkedPair\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x0e\n" +
+	"\x02vm\x18\x02 \x01(\rR\x02vm\x12\x18\n" +
+	"\apackets\x18\x03 \x01(\x04R\apackets\"\xa8\x01\n" +
 	"\x04Flow\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12\x1f\n" +
 	"\vsource_port\x18\x02 \x01(\rR\n" +
@@ -2543,7 +2725,11 @@ const file_weir_proto_rawDesc = "" +
 	"\n" +
 	"HeldBucket\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\rR\x06bucket\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term*\x7f\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term*C\n" +
+	"\x06Excess\x12\x16\n" +
+	"\x12EXCESS_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fEXCESS_QUEUE\x10\x01\x12\x0f\n" +
+	"\vEXCESS_DROP\x10\x02*\x7f\n" +
 	"\tGrantKind\x12\x1a\n" +
 	"\x16GRANT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11GRANT_KIND_WINDOW\x10\x01\x12\x13\n" +
@@ -2563,89 +2749,95 @@ func file_weir_proto_rawDescGZIP() []byte {
 	return file_weir_proto_rawDescData
 }
 
-var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_weir_proto_goTypes = []any{
-	(GrantKind)(0),       // 0: weir.v1.GrantKind
-	(*Origin)(nil),       // 1: weir.v1.Origin
-	(*Telemetry)(nil),    // 2: weir.v1.Telemetry
-	(*PortReport)(nil),   // 3: weir.v1.PortReport
-	(*SourceMarks)(nil),  // 4: weir.v1.SourceMarks
-	(*Events)(nil),       // 5: weir.v1.Events
-	(*Inventory)(nil),    // 6: weir.v1.Inventory
-	(*Hypervisor)(nil),   // 7: weir.v1.Hypervisor
-	(*SwitchPort)(nil),   // 8: weir.v1.SwitchPort
-	(*Guest)(nil),        // 9: weir.v1.Guest
-	(*Range)(nil),        // 10: weir.v1.Range
-	(*Arrivals)(nil),     // 11: weir.v1.Arrivals
-	(*NewPair)(nil),      // 12: weir.v1.NewPair
-	(*Drop)(nil),         // 13: weir.v1.Drop
-	(*Deadline)(nil),     // 14: weir.v1.Deadline
-	(*AgentState)(nil),   // 15: weir.v1.AgentState
-	(*PlanState)(nil),    // 16: weir.v1.PlanState
-	(*PortState)(nil),    // 17: weir.v1.PortState
-	(*RefusedGrant)(nil), // 18: weir.v1.RefusedGrant
-	(*SeenTerm)(nil),     // 19: weir.v1.SeenTerm
-	(*LiveGrant)(nil),    // 20: weir.v1.LiveGrant
-	(*Controller)(nil),   // 21: weir.v1.Controller
-	(*Command)(nil),      // 22: weir.v1.Command
-	(*HostPlan)(nil),     // 23: weir.v1.HostPlan
-	(*GuestShare)(nil),   // 24: weir.v1.GuestShare
-	(*PortPlan)(nil),     // 25: weir.v1.PortPlan
-	(*LawSetting)(nil),   // 26: weir.v1.LawSetting
-	(*PlannedPort)(nil),  // 27: weir.v1.PlannedPort
-	(*Grant)(nil),        // 28: weir.v1.Grant
-	(*Flow)(nil),         // 29: weir.v1.Flow
-	(*Heartbeat)(nil),    // 30: weir.v1.Heartbeat
-	(*HeldBucket)(nil),   // 31: weir.v1.HeldBucket
-	nil,                  // 32: weir.v1.Hypervisor.LabelsEntry
-	nil,                  // 33: weir.v1.SwitchPort.LabelsEntry
-	nil,                  // 34: weir.v1.Guest.LabelsEntry
+	(Excess)(0),          // 0: weir.v1.Excess
+	(GrantKind)(0),       // 1: weir.v1.GrantKind
+	(*Origin)(nil),       // 2: weir.v1.Origin
+	(*Telemetry)(nil),    // 3: weir.v1.Telemetry
+	(*PortReport)(nil),   // 4: weir.v1.PortReport
+	(*SourceMarks)(nil),  // 5: weir.v1.SourceMarks
+	(*Events)(nil),       // 6: weir.v1.Events
+	(*Inventory)(nil),    // 7: weir.v1.Inventory
+	(*Hypervisor)(nil),   // 8: weir.v1.Hypervisor
+	(*SwitchPort)(nil),   // 9: weir.v1.SwitchPort
+	(*Guest)(nil),        // 10: weir.v1.Guest
+	(*Range)(nil),        // 11: weir.v1.Range
+	(*Arrivals)(nil),     // 12: weir.v1.Arrivals
+	(*NewPair)(nil),      // 13: weir.v1.NewPair
+	(*Drop)(nil),         // 14: weir.v1.Drop
+	(*Deadline)(nil),     // 15: weir.v1.Deadline
+	(*AgentState)(nil),   // 16: weir.v1.AgentState
+	(*PlanState)(nil),    // 17: weir.v1.PlanState
+	(*PortState)(nil),    // 18: weir.v1.PortState
+	(*RefusedGrant)(nil), // 19: weir.v1.RefusedGrant
+	(*SeenTerm)(nil),     // 20: weir.v1.SeenTerm
+	(*LiveGrant)(nil),    // 21: weir.v1.LiveGrant
+	(*Controller)(nil),   // 22: weir.v1.Controller
+	(*Command)(nil),      // 23: weir.v1.Command
+	(*HostPlan)(nil),     // 24: weir.v1.HostPlan
+	(*GuestShare)(nil),   // 25: weir.v1.GuestShare
+	(*PortPlan)(nil),     // 26: weir.v1.PortPlan
+	(*LawSetting)(nil),   // 27: weir.v1.LawSetting
+	(*PlannedPort)(nil),  // 28: weir.v1.PlannedPort
+	(*Grant)(nil),        // 29: weir.v1.Grant
+	(*PairMarks)(nil),    // 30: weir.v1.PairMarks
+	(*MarkedPair)(nil),   // 31: weir.v1.MarkedPair
+	(*Flow)(nil),         // 32: weir.v1.Flow
+	(*Heartbeat)(nil),    // 33: weir.v1.Heartbeat
+	(*HeldBucket)(nil),   // 34: weir.v1.HeldBucket
+	nil,                  // 35: weir.v1.Hypervisor.LabelsEntry
+	nil,                  // 36: weir.v1.SwitchPort.LabelsEntry
+	nil,                  // 37: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
-	1,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
-	3,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
-	4,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
-	1,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
-	11, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
-	13, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
-	14, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
-	15, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
-	6,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
-	8,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
-	9,  // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
-	7,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
-	32, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
-	33, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
-	10, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
-	34, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
-	12, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	29, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	29, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
-	19, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
-	20, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
-	16, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
-	18, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
-	16, // 23: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
-	17, // 24: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
-	21, // 25: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
-	28, // 26: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
-	21, // 27: weir.v1.Command.controller:type_name -> weir.v1.Controller
-	28, // 28: weir.v1.Command.grants:type_name -> weir.v1.Grant
-	25, // 29: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
-	23, // 30: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
-	24, // 31: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
-	26, // 32: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
-	27, // 33: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
-	0,  // 34: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	29, // 35: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	21, // 36: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	31, // 37: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	2,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
+	4,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
+	5,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
+	2,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
+	12, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
+	14, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
+	15, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
+	16, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
+	7,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
+	9,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
+	10, // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
+	8,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
+	35, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
+	36, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	11, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
+	37, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	13, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
+	32, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	32, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	20, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
+	21, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
+	17, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
+	19, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
+	17, // 23: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
+	18, // 24: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
+	22, // 25: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
+	29, // 26: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
+	22, // 27: weir.v1.Command.controller:type_name -> weir.v1.Controller
+	29, // 28: weir.v1.Command.grants:type_name -> weir.v1.Grant
+	26, // 29: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
+	24, // 30: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
+	25, // 31: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
+	0,  // 32: weir.v1.GuestShare.excess:type_name -> weir.v1.Excess
+	27, // 33: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
+	28, // 34: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
+	1,  // 35: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
+	32, // 36: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	2,  // 37: weir.v1.PairMarks.origin:type_name -> weir.v1.Origin
+	31, // 38: weir.v1.PairMarks.pairs:type_name -> weir.v1.MarkedPair
+	22, // 39: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	34, // 40: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -2658,8 +2850,8 @@ func file_weir_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   34,
+			NumEnums:      2,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,6 +46,8 @@ const (
 	MaxStates    = 256  // ports whose laws do not hold completely
 	MaxReason    = 256  // bytes
 	MaxRefused   = 64   // grants
+	// MaxMarkedPairs is how many pairs a PairMarks has.
+	MaxMarkedPairs = 1024
 )
 
 // MaxTerm limits terms, so that adding to a term cannot overflow.

@@ -9,7 +9,9 @@
 //	refused.go  why a grant is not set
 //	sweep.go    grants that have ended
 //	limiter.go  HTB at the uplink
+//	excess.go   what waits above a VM's rate
 //	stats.go    counters
+//	came.go     marked packets by source
 package host
 
 import (
@@ -43,7 +45,7 @@ const (
 	// MaxLease is the longest lease of a grant.
 	MaxLease = time.Minute
 
-	schemaVersion  = 2 // layout of the maps; raised whenever one changes
+	schemaVersion  = 3 // layout of the maps; raised whenever one changes
 	defaultEntries = 1 << 16
 	maxEntries     = 1 << 18 // pairs and flows have indexes of 20 bits
 	uplinkID       = 0       // of the uplink's pin; a VM's is its index and 1
@@ -62,6 +64,11 @@ type Config struct {
 	// ECN is what happens to the ECN field of what VMs send and get: law.ClearAll, law.ClearNotNegotiated (core/vmecn.h), or ""
 	// for nothing.
 	ECN string
+	// Excess is what happens to packets of a VM above its rate: law.ExcessQueue, or law.ExcessDrop; "" is law.ExcessQueue. SetExcess gives
+	// a VM another.
+	Excess string
+	// Marks: marked packets that come by the uplink are counted by source and VM, before ECN clears the field. Came reads them.
+	Marks bool
 	// Pairs, Flows and Connections are the sizes of tables: pairs and flows with a grant, and connections whose window
 	// scale is known. 0: 65536; at most 262144.
 	Pairs, Flows, Connections uint32
@@ -93,6 +100,8 @@ type Host struct {
 	limiter *limiter
 	swept   [Owners]uint64   // last heartbeats of owners whose grants Sweep has removed
 	cpus    []hostHostCounts // of one VM, a part for each CPU
+	came    came
+	excess  map[law.VM]string // of SetExcess
 	closed  bool
 }
 
@@ -138,6 +147,12 @@ func (c *Config) complete() error {
 		if *n > maxEntries {
 			return fmt.Errorf("host: a table of %d entries: at most %d", *n, maxEntries)
 		}
+	}
+	if c.Excess == "" {
+		c.Excess = law.ExcessQueue
+	}
+	if c.Excess != law.ExcessQueue && c.Excess != law.ExcessDrop {
+		return fmt.Errorf("host: excess %q: %s or %s", c.Excess, law.ExcessQueue, law.ExcessDrop)
 	}
 	if _, known := ecnModes[c.ECN]; !known {
 		return fmt.Errorf("host: ECN %q: all, not_negotiated or nothing", c.ECN)

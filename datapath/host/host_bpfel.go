@@ -84,6 +84,7 @@ type hostHostCounts struct {
 	Learnt     uint64
 	EcnSet     uint64
 	EcnCleared uint64
+	Marked     uint64
 }
 
 type hostHostFlow struct {
@@ -133,6 +134,8 @@ type hostHostVm struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	hostMapCame          = "came"
+	hostMapCameTotal     = "came_total"
 	hostMapConnections   = "connections"
 	hostMapControls      = "controls"
 	hostMapCounts        = "counts"
@@ -147,6 +150,7 @@ const (
 	hostMapVms           = "vms"
 	hostProgWeirHostUp   = "weir_host_up"
 	hostProgWeirHostVm   = "weir_host_vm"
+	hostVarCountCame     = "count_came"
 	hostVarEcnMode       = "ecn_mode"
 	hostVarFlowDigestKey = "flow_digest_key"
 	hostVarRelaxedClass  = "relaxed_class"
@@ -203,6 +207,8 @@ type hostProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type hostMapSpecs struct {
+	Came        *ebpf.MapSpec `ebpf:"came"`
+	CameTotal   *ebpf.MapSpec `ebpf:"came_total"`
 	Connections *ebpf.MapSpec `ebpf:"connections"`
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
@@ -221,6 +227,7 @@ type hostMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type hostVariableSpecs struct {
+	CountCame     *ebpf.VariableSpec `ebpf:"count_came"`
 	EcnMode       *ebpf.VariableSpec `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
@@ -247,6 +254,8 @@ func (o *hostObjects) Close() error {
 //
 // It can be passed to loadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type hostMaps struct {
+	Came        *ebpf.Map `ebpf:"came"`
+	CameTotal   *ebpf.Map `ebpf:"came_total"`
 	Connections *ebpf.Map `ebpf:"connections"`
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
@@ -263,6 +272,8 @@ type hostMaps struct {
 
 func (m *hostMaps) Close() error {
 	return _HostClose(
+		m.Came,
+		m.CameTotal,
 		m.Connections,
 		m.Controls,
 		m.Counts,
@@ -282,6 +293,7 @@ func (m *hostMaps) Close() error {
 //
 // It can be passed to loadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type hostVariables struct {
+	CountCame     *ebpf.Variable `ebpf:"count_came"`
 	EcnMode       *ebpf.Variable `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`

@@ -117,7 +117,7 @@ func (l *limiter) create(bps uint64) error {
 	if err := l.class(classParent, classRelaxed, bps/relaxedShare, bps); err != nil {
 		return err
 	}
-	return l.leaf(classRelaxed, bucketLimit(bps))
+	return l.leaf(classRelaxed, "bfifo", bucketLimit(bps))
 }
 
 // class makes a class, or changes its rate.
@@ -132,15 +132,15 @@ func (l *limiter) class(parent, handle uint32, bps, ceil uint64) error {
 	return nil
 }
 
-// leaf gives a class a queue of so many bytes. The netlink library has no bfifo.
-func (l *limiter) leaf(class, bytes uint32) error {
+// leaf gives a class a queue: kind is bfifo, with a limit in bytes, or pfifo, in packets. The netlink library has no bfifo.
+func (l *limiter) leaf(class uint32, kind string, limit uint32) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
 	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(l.port.Ifindex), Parent: class})
-	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("bfifo")))
-	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, binary.LittleEndian.AppendUint32(nil, bytes)))
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)))
+	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, binary.LittleEndian.AppendUint32(nil, limit)))
 	req.Sockets = l.own
 	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
-		return fmt.Errorf("put a queue of %d bytes below class %x: %w", bytes, class&0xffff, err)
+		return fmt.Errorf("put a %s of %d below class %x: %w", kind, limit, class&0xffff, err)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (h *Host) makeClass(v *vm, bps uint64) error {
 	if err := h.limiter.class(classParent, classOf(v.id), bps, bps); err != nil {
 		return err
 	}
-	if err := h.limiter.leaf(classOf(v.id), bucketLimit(bps)); err != nil {
+	if err := h.makeLeaf(v, bps); err != nil {
 		return errors.Join(err, h.limiter.removeClass(v.id))
 	}
 	var entry hostHostVm
@@ -301,7 +301,7 @@ func (h *Host) flush(now uint64) error {
 				return err
 			}
 			if bucketLimit(bps) != bucketLimit(v.class) {
-				if err := h.limiter.leaf(classOf(v.id), bucketLimit(bps)); err != nil {
+				if err := h.makeLeaf(v, bps); err != nil {
 					return err
 				}
 			}

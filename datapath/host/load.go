@@ -33,6 +33,11 @@ func newSource(c *Config) (*source, error) {
 	if err := spec.Variables[hostVarEcnMode].Set(ecnModes[c.ECN]); err != nil {
 		return nil, fmt.Errorf("set the ECN mode: %w", err)
 	}
+	if c.Marks {
+		if err := spec.Variables[hostVarCountCame].Set(uint32(1)); err != nil {
+			return nil, fmt.Errorf("have marks counted: %w", err)
+		}
+	}
 	return &source{spec: spec, pin: c.Pin}, nil
 }
 
@@ -50,6 +55,7 @@ func byName(m *hostMaps) map[string]**ebpf.Map {
 		hostMapControls: &m.Controls, hostMapOwners: &m.Owners, hostMapVms: &m.Vms, hostMapVmGrants: &m.VmGrants,
 		hostMapVmPorts: &m.VmPorts, hostMapNearPorts: &m.NearPorts, hostMapPairs: &m.Pairs, hostMapFlowGrants: &m.FlowGrants, hostMapKeyed: &m.Keyed,
 		hostMapConnections: &m.Connections, hostMapPending: &m.Pending, hostMapCounts: &m.Counts,
+		hostMapCame: &m.Came, hostMapCameTotal: &m.CameTotal,
 	}
 }
 

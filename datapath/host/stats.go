@@ -37,8 +37,10 @@ type Stats struct {
 	Learnt     uint64 // handshakes
 	ECNSet     uint64 // packets of the VM whose ECN field was changed
 	ECNCleared uint64 // the same towards the VM
+	Marked     uint64 // that came from the network with CE; only with Config.Marks
 
-	Rate law.Rate // of its class; 0: it has none
+	Rate   law.Rate // of its class; 0: it has none
+	Excess string   // of its class: queue or drop
 }
 
 // Stats reads the counters of every VM, by number.
@@ -50,7 +52,7 @@ func (h *Host) Stats() ([]Stats, error) {
 	}
 	var all []Stats
 	for _, v := range h.vms {
-		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class)}
+		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class), Excess: h.excessOf(v)}
 		var cpus []hostHostCounts
 		if err := h.maps.Counts.Lookup(v.id, &cpus); err != nil {
 			return nil, fmt.Errorf("host: counters of VM %d: %w", v.number, err)
@@ -87,6 +89,7 @@ func (s *Stats) add(c *hostHostCounts) {
 	s.Learnt += c.Learnt
 	s.ECNSet += c.EcnSet
 	s.ECNCleared += c.EcnCleared
+	s.Marked += c.Marked
 }
 
 // Limited returns how many ACKs towards a VM got a smaller window; false: there is no such VM.

@@ -33,6 +33,7 @@ type vm struct {
 	cookie   uint64    // of its port's namespace
 	attached *attached // nil: pinned by an earlier process, and not added again yet
 	class    uint64    // rate of its class, bit/s; 0: it has none
+	excess   string    // of its class's queue; "": not set by this process
 	dirty    bool      // its class may need another rate
 }
 
@@ -65,7 +66,7 @@ func (h *Host) addVM(c *VM) error {
 	}
 	v := &vm{number: c.Number, id: h.freeID(known), port: c.Port.Name, ifindex: entry.Ifindex, cookie: entry.Cookie}
 	if known != nil {
-		v.class, v.dirty = known.class, known.dirty
+		v.class, v.dirty, v.excess = known.class, known.dirty, known.excess
 	}
 	if v.class != 0 {
 		entry.Class = classOf(v.id)
@@ -100,7 +101,7 @@ func (h *Host) addVM(c *VM) error {
 		return errors.Join(fmt.Errorf("write its entry: %w", err), v.attached.detach())
 	}
 	h.vms[c.Number], h.used[v.id] = v, true
-	return nil
+	return h.setLeaf(v)
 }
 
 // clear clears what an earlier VM with this index left.

@@ -6,10 +6,12 @@ import (
 	"flag"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/attach"
 	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/datapath/internal/telemetrytest"
@@ -40,7 +42,26 @@ type skContext [45]uint32
 // context returns the context of a packet with so many bytes on the wire, in so many segments.
 func context(wireBytes, segments int) *skContext {
 	const wireLen, gsoSegs = 40, 41
-	return &skContext{wireLen: uint32(wireBytes), gsoSegs: uint32(segments)}
+	c := &skContext{wireLen: uint32(wireBytes), gsoSegs: uint32(segments)}
+	c.note(loopback, here())
+	return c
+}
+
+// loopback is the ifindex of the device that test runs use, and here is the cookie of this namespace.
+const loopback = 1
+
+var here = sync.OnceValue(func() uint64 {
+	cookie, err := attach.NetnsCookie()
+	if err != nil {
+		panic(err)
+	}
+	return cookie
+})
+
+// note writes the note of bpf/lib/marked.h: a law at this port has marked the packet.
+func (c *skContext) note(ifindex uint32, netns uint64) {
+	const cb, note = 12, 0x57656972
+	c[cb+3], c[cb+4] = ifindex^note, uint32(netns)^uint32(netns>>32)
 }
 
 // run sends a frame through the program.
@@ -134,6 +155,42 @@ func TestTelemetry_Frames(t *testing.T) {
 		if got != r.want {
 			t.Errorf("%s: counted %+v, want %+v", r.name, got, r.want)
 		}
+	}
+}
+
+// A packet with CE counts as marked only if a law at this port has marked it: not without a note, nor with one of another port or
+// namespace, nor if its field is another.
+func TestTelemetry_MarkedHereOnly(t *testing.T) {
+	p := newProgram(t)
+	for _, r := range []struct {
+		what    string
+		ecn     byte
+		ifindex uint32
+		netns   uint64
+		want    uint64
+	}{
+		{"marked here", 3, loopback, here(), 1},
+		{"another port", 3, loopback + 1, here(), 0},
+		{"another namespace", 3, loopback, here() + 1, 0},
+		{"a note without a mark", 2, loopback, here(), 0},
+	} {
+		in := segmentOf("10.0.0.1", "10.0.0.2", r.ecn, frames.ACK, 1, 1, 100)
+		c := context(len(in), 0)
+		c.note(r.ifindex, r.netns)
+		if _, err := p.WeirTelemetry.Run(&ebpf.RunOptions{Data: in, DataOut: make([]byte, 4096), Context: c}); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.counted(t); got.Ce != r.want || got.CeUnknown != r.want || got.Packets != 1 {
+			t.Errorf("%s: %d marks, %d of unknown sources, %d packets", r.what, got.Ce, got.CeUnknown, got.Packets)
+		}
+	}
+	in := segmentOf("10.0.0.1", "10.0.0.2", 3, frames.ACK, 1, 1, 100)
+	none := &skContext{40: uint32(len(in))}
+	if _, err := p.WeirTelemetry.Run(&ebpf.RunOptions{Data: in, DataOut: make([]byte, 4096), Context: none}); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.counted(t); got.Ce != 0 || got.Packets != 1 {
+		t.Errorf("without a note: %d marks", got.Ce)
 	}
 }
 

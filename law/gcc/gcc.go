@@ -35,6 +35,7 @@ type Config struct {
 	Gain         float64      `json:"gain" jsonschema:"exclusiveMinimum=0,maximum=4" jsonschema_description:"paper: the rate falls by this times the marked packets as a part of what the uplink could have sent (GS-5, fitted)"`
 	FastAfter    law.Duration `json:"fast_after" jsonschema_description:"paper: after so long without marks the rate rises by fast_increase (GS-5, fitted); 0s: never"`
 	FastIncrease law.Rate     `json:"fast_increase" jsonschema_description:"added to the rate each period then"`
+	Delay        law.Duration `json:"delay" jsonschema_description:"messages are so late: steps become smaller, and timeout and fast_after longer, by 1 + delay/interval; 0s: messages come within interval"`
 }
 
 // Default returns the defaults. T_i = 5 ms is the paper's; period, Min_Rate and 5 Mbit/s a mark are the published code's. The paper
@@ -43,7 +44,7 @@ type Config struct {
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{
-			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6,
+			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6, Excess: law.ExcessQueue,
 		},
 		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll, Gain: 0.8, FastAfter: 200e6, FastIncrease: 2625e3,
 	}
@@ -61,10 +62,35 @@ func (c *Config) Check() error {
 		return fmt.Errorf("fast_increase: at most %v", limiter.MostRate)
 	case c.Inactivity < c.Interval:
 		return fmt.Errorf("inactivity: %v is shorter than interval, after which a host looks at what its VMs sent: choose %v or more", c.Inactivity, c.Interval)
-	case c.Variant == Paper && c.Increase == 0:
+	case c.Delay > mostLate*c.Interval:
+		return fmt.Errorf("delay: at most %d times interval", mostLate)
+	case c.Delay > 0 && c.Variant == OVS:
+		return errors.New("delay: the law of the listings has no steps that it could make smaller: leave it out, or choose another variant")
+	case c.Variant == Paper && c.late().Increase == 0:
 		return errors.New("increase: a rate that fell would never rise: choose it above 0kbit")
 	}
 	return nil
+}
+
+// mostLate is the longest Delay in intervals.
+const mostLate = 1000
+
+// late returns the parameters for messages that are late by Delay. Until the marks of a rate come back, 1 + Delay/Interval messages about
+// earlier rates do. So that all of them together are one step of the paper, each is so much smaller.
+func (c *Config) late() Config {
+	p := *c
+	if c.Delay == 0 {
+		return p
+	}
+	k := 1 + float64(c.Delay)/float64(c.Interval)
+	p.Gain /= k
+	for _, rate := range []*law.Rate{&p.Increase, &p.FastIncrease, &p.Decrease} {
+		*rate = law.Rate(float64(*rate) / k)
+	}
+	for _, d := range []*law.Duration{&p.Timeout, &p.FastAfter} {
+		*d = law.Duration(float64(*d) * k)
+	}
+	return p
 }
 
 // Spec describes gcc.
@@ -77,6 +103,7 @@ func Spec() law.Spec {
 		Claims:   []law.Resource{law.ECN, law.SendRate},
 		Interval: func(params any) law.Duration { return params.(*Config).Interval },
 		Clear:    func(params any) string { return params.(*Config).Clear },
+		Excess:   func(params any) string { return params.(*Config).Excess },
 		New: func(site law.Site, params any, _ *law.Topology) (law.Law, error) {
 			if site == law.Uplink {
 				return NewHost(*params.(*Config))

@@ -19,6 +19,7 @@ func NewHost(p Config) (*Host, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
+	p = p.late()
 	h := &Host{p: p}
 	h.Shim = limiter.NewShim[steps](p.Params, p.Interval, p.Variant != OVS, h)
 	return h, nil

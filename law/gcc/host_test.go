@@ -2,6 +2,7 @@ package gcc
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,31 @@ func (s *hostScript) expect(what string, vm law.VM, want float64) {
 
 // could is how many packets a gigabit sends in 5 ms.
 const could = 1e9 * 0.005 / 8 / 1500
+
+// With messages that are late by three intervals each step is a quarter, and each time four times as long.
+func TestHost_Delay(t *testing.T) {
+	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Delay = law.Duration(15 * ms) })
+	s.Send(1)
+	s.Marks(1, could/4)
+	s.expect("a quarter is marked", 1, 1000*(1-0.2/4))
+	s.Until(39 * ms)
+	s.expect("before the timeout", 1, 950)
+	s.Until(40 * ms)
+	s.expect("after it", 1, 950+0.325/4)
+	s.Until(140 * ms)
+	s.expect("100 ms later", 1, 950+0.325/4+130.0/4)
+	for want, change := range map[string]func(*Config){
+		"delay: at most 1000": func(p *Config) { p.Delay = 1001 * p.Interval },
+		"delay: the law of":   func(p *Config) { p.Delay, p.Variant = 1, OVS },
+		"increase":            func(p *Config) { p.Delay, p.Increase = 1000*p.Interval, 999 },
+	} {
+		p := Default()
+		change(p)
+		if err := p.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
 
 // The only active VM has the uplink without a limit. Two share it. Marks take from a rate in proportion to it; silence returns it,
 // slowly first and fast after 200 ms.

@@ -5,6 +5,7 @@
 package hygenicc
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,7 @@ type Config struct {
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{
-			MinRate: 10e6, Period: 500e3, Depth: 25e6, Timeout: 2e6, Inactivity: 1e9, Increase: 1e6, Decrease: 5e6,
+			MinRate: 10e6, Period: 500e3, Depth: 25e6, Timeout: 2e6, Inactivity: 1e9, Increase: 1e6, Decrease: 5e6, Excess: law.ExcessQueue,
 		},
 		Interval: 500e3, Feedback: Message,
 	}
@@ -53,6 +54,13 @@ func Spec() law.Spec {
 		Claims:   []law.Resource{law.ECN, law.Shim, law.SendRate},
 		Interval: func(params any) law.Duration { return params.(*Config).Interval },
 		Clear:    func(any) string { return law.ClearAll },
+		Excess:   func(params any) string { return params.(*Config).Excess },
+		Agents: func(params any) error {
+			if params.(*Config).Feedback == Bit {
+				return errors.New("feedback: agents return marks in messages, and evil_bit is the simulator's: choose message")
+			}
+			return nil
+		},
 		New: func(site law.Site, params any, _ *law.Topology) (law.Law, error) {
 			if site == law.VMPort {
 				return NewReceiver(*params.(*Config))

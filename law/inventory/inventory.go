@@ -39,11 +39,12 @@ type VM struct {
 }
 
 // Guarantee is what policies promise a VM at its host's uplink. The sum of Rate is within the uplink. The controller enforces Cap; a law
-// that shares the uplink enforces Rate and Weight.
+// that shares the uplink enforces Rate and Weight, and the host Excess.
 type Guarantee struct {
 	Rate   law.Rate // least; 0: none
 	Weight uint32   // share of the rest, relative to other VMs; 0: no guarantee
 	Cap    law.Rate // most; 0: none
+	Excess string   // law.ExcessQueue or law.ExcessDrop; "": that of the law at the host
 }
 
 // SwitchLeft reports that a switch's agent is silent. The switch itself may continue to forward.

@@ -18,6 +18,7 @@ type Params struct {
 	Inactivity law.Duration `json:"inactivity" above:"0" jsonschema_description:"a VM without traffic frees its share after it"`
 	Increase   law.Rate     `json:"increase" jsonschema_description:"added to the rate each period without congestion"`
 	Decrease   law.Rate     `json:"decrease" jsonschema_description:"taken from the rate for each mark"`
+	Excess     string       `json:"excess" jsonschema:"enum=queue,enum=drop" jsonschema_description:"what a host does with packets above a rate: they wait in a queue of 50 ms (70 KB at least), or are dropped, as in the paper's listings"`
 }
 
 // IdleDepth is why Depth has no effect.

@@ -40,7 +40,7 @@ type Port struct {
 	Marks        Marks
 }
 
-// Marks are packets with CE that were offered to the queue. They include packets that another switch has marked before.
+// Marks are packets that a law at this port marked. Packets that came with CE were counted where they were marked.
 type Marks struct {
 	_ struct{} `cbor:",toarray"` // recordings have the fields in this order, without names
 

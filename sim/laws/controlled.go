@@ -92,6 +92,7 @@ func (c *controlled) hypervisors(r *experiment.Run, name string) (inventories []
 	if c.spec.Clear != nil {
 		c.hosts.ecn = newVMECN(c.spec.Clear(params))
 	}
+	c.hosts.drop = c.spec.Excess != nil && c.spec.Excess(params) == law.ExcessDrop
 	if inventories, err = c.putHosts(r, params); err != nil {
 		return nil, fmt.Errorf("law %s: %w", name, err)
 	}

@@ -27,6 +27,7 @@ type Hosts struct {
 	hold    event.Time          // how long an ACK of a paused flow waits at most; 0: it does not
 	zero    bool                // a paused flow gets windows of 0
 	heldNow int                 // ACKs of paused flows that wait
+	drop    bool                // packets above a VM's rate are dropped, except for one that waits
 	first   event.Time          // a new flow has one segment until it is granted a window, or so long; 0: its own first window
 	counts  HostCounts
 }
@@ -40,6 +41,7 @@ type HostCounts struct {
 	Spoofed   uint64 // packets that VMs sent from another address: they are dropped
 	ECNSet    uint64 // packets of VMs whose ECN field was changed
 	Held      uint64 // of a paused flow: it waited
+	Excess    uint64 // packets above a VM's rate that were dropped
 }
 
 const (
@@ -237,6 +239,10 @@ func (h *Hosts) Out(host network.NodeID, pk *network.Packet, _ event.Time) netwo
 	v.sent++
 	if pk.Src() != host {
 		h.counts.Spoofed++
+		return network.Drop
+	}
+	if h.drop && v.bps > 0 && v.port.BacklogPackets() > 0 {
+		h.counts.Excess++
 		return network.Drop
 	}
 	h.learn(pk)

@@ -52,6 +52,19 @@ type telemetryPort struct {
 	counts   *telemetry.Port         // in the event
 	arrivals *telemetry.PortArrivals // in the event
 	before   network.Counters
+	came     *network.Packet // the last packet that came to the laws, if it had CE then
+}
+
+// telemetryHead is in front of the port's laws. It notes packets that an earlier switch has marked.
+type telemetryHead struct{ *telemetryPort }
+
+// Packet notes a packet that came with CE. It changes nothing.
+func (l telemetryHead) Packet(_ *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
+	l.came = nil
+	if pk.ECN() == network.CE {
+		l.came = pk
+	}
+	return network.Pass
 }
 
 // NewTelemetry puts telemetry behind the laws of these ports, which belong to one switch. The first reading is after one
@@ -73,6 +86,9 @@ func NewTelemetry(q *event.Queue, ports []*network.Port, o TelemetryOptions) (*T
 		t.report.Ports[i].N, t.begun.Ports[i].N = uint32(p.ID), uint32(p.ID)
 		l := &telemetryPort{of: t, port: p, counts: &t.report.Ports[i], arrivals: &t.begun.Ports[i], before: p.Counters()}
 		t.ports = append(t.ports, l)
+		if t.marks {
+			p.SetLaws(append([]network.Law{telemetryHead{l}}, p.Laws()...)...)
+		}
 		add(p, l)
 	}
 	t.timer.Init(t)
@@ -89,7 +105,7 @@ func (l *telemetryPort) Packet(p *network.Port, pk *network.Packet, now event.Ti
 	c.PeakBytes = max(c.PeakBytes, uint64(p.Backlog()))
 	c.Packets++
 	c.Bytes += uint64(pk.Bytes())
-	if l.of.marks && pk.ECN() == network.CE {
+	if l.of.marks && pk.ECN() == network.CE && l.came != pk {
 		l.mark(pk)
 	}
 	if l.of.arrives && pk.Proto() == network.TCP && native.ArrivalMatters(uint32(pk.Payload()), uint8(pk.Flags())) {
@@ -98,7 +114,7 @@ func (l *telemetryPort) Packet(p *network.Port, pk *network.Packet, now event.Ti
 	return network.Pass
 }
 
-// mark counts a packet with CE, by its VM.
+// mark counts a packet that a law of this port marked, by its VM.
 func (l *telemetryPort) mark(pk *network.Packet) {
 	m := &l.counts.Marks
 	m.Packets++

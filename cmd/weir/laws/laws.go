@@ -45,7 +45,7 @@ func list() []entry {
 		controlled(sicc.Spec()),
 		{siccns2.Spec(), simlaws.SICCNS2, nil},
 		controlled(gcc.Spec()),
-		{hygenicc.Spec(), simlaws.HyGenICC, nil},
+		{hygenicc.Spec(), simlaws.HyGenICC, func() lab.Law { return lab.Controlled(hygenicc.Spec()) }},
 		{sed.Spec(), simlaws.SED, nil},
 		{sed.RepairSpec(), simlaws.RSED, nil},
 	}

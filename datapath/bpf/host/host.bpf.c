@@ -2,11 +2,12 @@
 //
 // Enforcement at a hypervisor (docs/host.md). Both programs are at tcx egress:
 //
-//   weir_host_vm      of a VM's port, towards the VM: windows of ACKs (clamp.h), the ECN field (vmecn.h); a source check of
+//   weir_host_vm      of a VM's port, towards the VM: windows of ACKs (clamp.h), marks (came.h), the ECN field (vmecn.h); a source check of
 //                     packets from other VMs of this host (guest.h), which pass no uplink
 //   weir_host_up      of the uplink: source check (guest.h), the ECN field, and the class of HTB (bucket.h)
 //
 // Without user space windows are released after a second, and packets keep passing.
+#include "came.h"
 #include "vmecn.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
@@ -31,6 +32,8 @@ int weir_host_vm(struct __sk_buff *ctx)
 	if (!stats)
 		return TCX_NEXT;
 	agreed = segment_clamp(ctx, stats, id);
+	if (count_came && ctx->ingress_ifindex == uplink_ifindex)
+		stats->marked += came_count(ctx, id);
 	if (ecn_mode && vm_ecn(ctx, agreed, 1) > 0)
 		stats->ecn_cleared += packets_of(ctx);
 	return TCX_NEXT;

@@ -15,6 +15,7 @@
 
 #define HOST_VMS 4096
 #define HOST_ADDRESSES 16
+#define HOST_CAME 8192 // pairs with marks; the least recently used one is evicted
 #define HOST_PORTS 65536 // ifindexes below it are found without a hash lookup
 
 const volatile __u32 uplink_ifindex = 0;
@@ -110,6 +111,7 @@ struct host_counts {
 	__u64 learnt;        // handshakes; in no sum
 	__u64 ecn_set;       // from the VM: its ECN field was changed; in no sum
 	__u64 ecn_cleared;   // the same towards it
+	__u64 marked;        // from the network, with CE; in no sum. Counted only for a law that needs it
 };
 
 #define TABLE(name_, type_, entries, key_, value_)    \
@@ -131,6 +133,8 @@ TABLE(flow_grants, HASH, 65536, struct host_flow, __u32);
 TABLE(keyed, ARRAY, 131073, __u32, struct grants); // entry 0 is unused
 TABLE(connections, LRU_HASH, 65536, struct flow_key, struct host_connection);
 TABLE(pending, LRU_HASH, 16384, struct flow_key, struct host_connection);
+TABLE(came, LRU_HASH, HOST_CAME, struct host_pair, __u64); // marked packets from a peer to a VM
+TABLE(came_total, ARRAY, 1, __u32, __u64); // of all pairs, also evicted ones
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);
 
 // Returns the key of a VM's connection. Tenants may use the same addresses, so it has the VM: mixed in under a secret, because

@@ -16,6 +16,7 @@
 #include "../lib/counts.h"
 #include "../lib/ecn.h"
 #include "../lib/frame.h"
+#include "../lib/marked.h"
 
 #define MARK_PORTS 1024
 
@@ -89,10 +90,12 @@ int weir_mark(struct __sk_buff *ctx)
 		stats->drop_not_ect += packets;
 		return TCX_DROP;
 	case MARK_SET_CE:
-		if (ecn_set_ce(ctx, &f))
+		if (ecn_set_ce(ctx, &f)) {
 			stats->pass_unwritable += packets;
-		else
-			stats->marked += packets;
+			return TCX_NEXT;
+		}
+		stats->marked += packets;
+		marked_here(ctx);
 	}
 	return TCX_NEXT;
 }

@@ -14,6 +14,7 @@
 #include "../lib/backlog.h"
 #include "../lib/counts.h"
 #include "../lib/frame.h"
+#include "../lib/marked.h"
 #include "../lib/segment.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
@@ -108,7 +109,7 @@ static __always_inline void count_vm(struct half *h, __u32 vm, __u64 packets)
 	COUNT(&h->ce_rest, packets);
 }
 
-// Counts packets with CE, by the VM that sent them. A function of its own, so that the verifier checks it once.
+// Counts packets that a law at this port marked, by the VM that sent them. A function of its own, so that the verifier checks it once.
 __noinline int count_marks(struct __sk_buff *ctx, struct half *h, const struct frame *f)
 {
 	struct address source, destination;
@@ -277,7 +278,7 @@ int weir_telemetry(struct __sk_buff *ctx)
 	if (collect) {
 		frame_read(ctx, &f);
 		if (f.kind == FRAME_IPV4 || f.kind == FRAME_IPV6) {
-			if (collect & COLLECT_MARKS && f.ecn == FRAME_ECN_CE)
+			if (collect & COLLECT_MARKS && f.ecn == FRAME_ECN_CE && was_marked_here(ctx))
 				count_marks(ctx, h, &f);
 			if (collect & COLLECT_ARRIVALS)
 				count_arrivals(ctx, h, &f);

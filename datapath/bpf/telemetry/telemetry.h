@@ -49,7 +49,7 @@ struct half {
 	__u64 done;    // packets as the program saw them: a GSO packet is one
 	__u64 packets;
 	__u64 bytes;   // as the queue discipline counts them
-	__u64 ce;      // packets with CE, wherever they were marked
+	__u64 ce;      // packets with CE that a law at this port has set
 	__u64 ce_unknown; // those of no configured source
 	__u64 ce_rest;    // those of further VMs than TELEMETRY_VMS
 	__u64 syn;

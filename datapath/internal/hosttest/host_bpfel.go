@@ -84,6 +84,7 @@ type HostHostCounts struct {
 	Learnt     uint64
 	EcnSet     uint64
 	EcnCleared uint64
+	Marked     uint64
 }
 
 type HostHostFlow struct {
@@ -140,6 +141,8 @@ type HostLookupKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	HostMapCame          = "came"
+	HostMapCameTotal     = "came_total"
 	HostMapConnections   = "connections"
 	HostMapControls      = "controls"
 	HostMapCounts        = "counts"
@@ -159,6 +162,7 @@ const (
 	HostProgUndo         = "undo"
 	HostProgWeirHostUp   = "weir_host_up"
 	HostProgWeirHostVm   = "weir_host_vm"
+	HostVarCountCame     = "count_came"
 	HostVarEcnMode       = "ecn_mode"
 	HostVarFlowDigestKey = "flow_digest_key"
 	HostVarRelaxedClass  = "relaxed_class"
@@ -219,6 +223,8 @@ type HostProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostMapSpecs struct {
+	Came        *ebpf.MapSpec `ebpf:"came"`
+	CameTotal   *ebpf.MapSpec `ebpf:"came_total"`
 	Connections *ebpf.MapSpec `ebpf:"connections"`
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
@@ -238,6 +244,7 @@ type HostMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostVariableSpecs struct {
+	CountCame     *ebpf.VariableSpec `ebpf:"count_came"`
 	EcnMode       *ebpf.VariableSpec `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
@@ -264,6 +271,8 @@ func (o *HostObjects) Close() error {
 //
 // It can be passed to LoadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostMaps struct {
+	Came        *ebpf.Map `ebpf:"came"`
+	CameTotal   *ebpf.Map `ebpf:"came_total"`
 	Connections *ebpf.Map `ebpf:"connections"`
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
@@ -281,6 +290,8 @@ type HostMaps struct {
 
 func (m *HostMaps) Close() error {
 	return _HostClose(
+		m.Came,
+		m.CameTotal,
 		m.Connections,
 		m.Controls,
 		m.Counts,
@@ -301,6 +312,7 @@ func (m *HostMaps) Close() error {
 //
 // It can be passed to LoadHostObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostVariables struct {
+	CountCame     *ebpf.Variable `ebpf:"count_came"`
 	EcnMode       *ebpf.Variable `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`

@@ -1,0 +1,88 @@
+package agentd
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"weir/bus/weirv1"
+	"weir/law"
+	"weir/law/telemetry"
+)
+
+// The longest prefix that has an address counts, as in a plain search.
+func TestRanges_LongestPrefix(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r ranges[int]
+		list := map[netip.Prefix]int{}
+		address := func(label string) netip.Addr {
+			if rapid.Bool().Draw(t, label+" is IPv6") {
+				return netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(rapid.IntRange(0, 15).Draw(t, label))})
+			}
+			return netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 15).Draw(t, label))})
+		}
+		for i := range rapid.IntRange(0, 12).Draw(t, "ranges") {
+			a := address("range")
+			p, err := a.Prefix(a.BitLen() - rapid.IntRange(0, 5).Draw(t, "host bits"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			list[p] = i
+			r.add(p, i)
+		}
+		a := address("asked")
+		best, want, found := -1, 0, false
+		for p, v := range list {
+			if p.Contains(a) && p.Bits() > best {
+				best, want, found = p.Bits(), v, true
+			}
+		}
+		if got, ok := r.of(a); ok != found || got != want {
+			t.Fatalf("%v: %d, %v, want %d, %v of %v", a, got, ok, want, found, list)
+		}
+	})
+}
+
+// However many pairs have marks, an agent sends at most 2000 messages a second, and no mark is lost: those that wait are added up.
+func TestPairs_MessagesHaveALimit(t *testing.T) {
+	const agents, rounds, step = 300, 400, time.Millisecond
+	list := make([]Peer, agents)
+	for i := range list {
+		list[i] = Peer{Agent: "h" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Addresses: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 32)}}
+	}
+	messages, marks := 0, map[string]uint64{}
+	p := &pairs{log: slog.New(slog.DiscardHandler), owed: map[string]map[owedPair]uint64{}, budget: marksAtOnce,
+		send: func(to string, m *weirv1.PairMarks) error {
+			messages++
+			for _, pair := range m.GetPairs() {
+				marks[to] += pair.GetPackets()
+			}
+			return nil
+		}}
+	to := newPeers(list)
+	for round := range rounds {
+		var out []law.Action
+		for i := range list {
+			out = append(out, law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: list[i].Addresses[0].Addr()}}, Value: 2 * telemetry.OneMark})
+		}
+		out = append(out, law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: netip.AddrFrom4([4]byte{9})}}, Value: telemetry.OneMark})
+		if nowhere := p.owe(out, to); nowhere != 1 {
+			t.Fatalf("%d marks belong to no peer", nowhere)
+		}
+		p.flush(time.Duration(round+1) * step)
+	}
+	if most := marksAtOnce + marksMessages*rounds/1000 + 1; messages > most || messages < most-agents/2 {
+		t.Errorf("%d messages in %v, want about %d", messages, rounds*step, most)
+	}
+	for second := 1; len(p.owed) > 0; second++ {
+		p.flush(rounds*step + time.Duration(second)*time.Second)
+	}
+	for i := range list {
+		if got := marks[list[i].Agent]; got != 2*rounds {
+			t.Fatalf("agent %s got %d marks of %d", list[i].Agent, got, 2*rounds)
+		}
+	}
+}

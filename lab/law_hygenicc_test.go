@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/agent/agentd"
+	"weir/datapath/testnet"
+	"weir/law/hygenicc"
+)
+
+// Without a controller's law, too, TCP has its share next to UDP: the receiver's host counts the marks of each pair, and returns them to
+// the hosts that sent. When that host's agent is killed, no mark comes back, and the limits of the senders end.
+func TestHyGenICC_TCPHasItsShare(t *testing.T) {
+	name := hygenicc.Spec().Name
+	p := *hygenicc.Default()
+	p.Interval, p.Period, p.Timeout, p.MinRate, p.Increase, p.Decrease = 5e6, 5e6, 20e6, 200e3, 20e3, 100e3
+	l, stop := sharedLink(t, name, p)
+	received, end, err := udpFlood(l, "sender2", "receiver1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
+		const first, bytes = 800_000, 2_000_000 // 2.2 s at half of the link
+		if err := send(client, server, first); err != nil {
+			return err
+		}
+		share, err := shareOfTCP(t, client, server, received, bytes)
+		if err != nil {
+			return err
+		}
+		if share < 0.35 {
+			t.Errorf("TCP has %.0f %% of what came, want a half", 100*share)
+		}
+		testnet.Until(t, "the sender of UDP is limited", func() bool { return limits(t, l, "sender2") == 1 })
+		c := l.laws[0].Attached.(*controlled)
+		agent := c.agents[agentName(l.plan.byName["receiver1"].ports[0].peer)]
+		if err := unix.Kill(agent.pid, unix.SIGKILL); err != nil {
+			return err
+		}
+		<-agent.ended
+		killed := time.Now()
+		testnet.Until(t, "the limits of both senders have ended", func() bool {
+			return limits(t, l, "sender1")+limits(t, l, "sender2") == 0
+		})
+		t.Logf("the limits ended within %v", time.Since(killed))
+		return nil
+	})
+	if err := errors.Join(err, end(), stop()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limits returns how many rates the agent of a guest's host enforces.
+func limits(t *testing.T, l *Lab, guest string) int {
+	t.Helper()
+	host := l.plan.byName[guest].ports[0].peer
+	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
+	defer cancel()
+	s, err := agentd.ReadStatus(ctx, agentName(host), func(f func() error) error { return l.Enter(host.name, f) })
+	if err != nil {
+		t.Fatalf("%s: %v", guest, err)
+	}
+	return s.Host.Live
+}
