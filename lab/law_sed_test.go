@@ -60,9 +60,9 @@ func sedRun(t *testing.T, g *graphBuilder) *experiment.Run {
 	return r
 }
 
-// A program declares to its host's agent that its message needs more than half of a link that two other flows fill: it gets them, by windows
-// that the controller grants, and not without a deadline. Then the controller is killed: windows are as large as before, and the
-// flow ends.
+// Two flows fill a link, and a message needs more than half of it. With a deadline, which a program declares to its host's agent, the
+// message gets that by windows that the controller grants. Without one it gets a third. Then the controller is killed: windows are
+// released, and the flow ends.
 func TestSED_DeadlineOnTheWire(t *testing.T) {
 	g := &graphBuilder{hypervisors: true} // slow links, so that a busy machine fills them
 	g.sw("switch")
