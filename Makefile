@@ -144,7 +144,7 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results and of recordings, 10 x 2 minutes; FUZZTIME=10s each
+fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results, of recordings and of deadlines, 11 x 2 minutes; FUZZTIME=10s each
 	@for f in Telemetry Events Command Heartbeat; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzFrame$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/inband
@@ -152,6 +152,7 @@ fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, 
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 1x ./experiment/remote || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./policy/store
 	$(GO) test -run '^$$' -fuzz '^FuzzReplay$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 1x ./controller/record
+	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./deadline
 
 openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark

@@ -11,6 +11,7 @@ import (
 	leases "weir/bus/lease"
 	"weir/bus/weirv1"
 	"weir/law"
+	"weir/law/flows"
 	"weir/law/inventory"
 	"weir/policy"
 	"weir/policy/store"
@@ -42,6 +43,8 @@ type agents struct {
 
 	policies *policies // nil: none, in tests
 
+	progress flows.Progress // memory of the event
+
 	orders  map[*agent][]law.Grant // of the step that runs
 	results map[string]uint64      // of grants, by what became of them
 	refused map[string]uint64      // messages, by reason
@@ -63,6 +66,7 @@ type agent struct {
 	name        string
 	heard       time.Duration  // on the core's clock
 	origin      *weirv1.Origin // of its last message
+	delay       delay
 	differences weirv1.Differences
 	inventories [2]struct { // of the roles switch and host, which report apart
 		parts  weirv1.Parts
@@ -208,7 +212,9 @@ func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent 
 	}
 	if ag.origin.GetIncarnation() != o.GetIncarnation() {
 		ag.inventories, ag.laws.sent, ag.shares.sent = agent{}.inventories, 0, 0 // it restarted: serial numbers begin anew
+		ag.delay = delay{}                                                       // its machine may have, too
 	}
+	ag.delay.see(now, time.Duration(o.GetStampNs()))
 	ag.heard, ag.origin = now, o
 	return ag
 }
@@ -245,6 +251,8 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 		}
 		a.policies.offer(ag)
 	}
+	a.deadlines(ag, m)
+	a.flows(name, m)
 	if m.GetSwitch() != 0 {
 		if e := ag.differences.Arrivals(m); e != nil {
 			a.core.tracer.report(name, m.GetOrigin(), 0)

@@ -19,6 +19,7 @@ import (
 	"weir/bus/pki"
 	"weir/bus/weirv1"
 	"weir/law"
+	"weir/law/flows"
 	"weir/law/inventory"
 	"weir/law/telemetry"
 	"weir/policy/store"
@@ -72,6 +73,16 @@ func (l *answering) Step(_ time.Duration, e law.Event, out []law.Action) []law.A
 	case *telemetry.Arrivals:
 		pair := e.Ports[0].Pairs[0]
 		l.note("switch %d: %d SYN at port %d, of %v to %v", e.At, e.Ports[0].Counts.SYN, e.Ports[0].N, pair.Source, pair.Destination)
+	case *flows.Declared:
+		l.note("declared %v: %d B, value %d, number %d, in time %v", e.Flow.Src, e.Bytes, e.Value, e.Number, e.Left > 0 && e.Left <= time.Hour)
+	case *flows.Began:
+		l.note("began at %d: %v", e.At.N, e.Flow.Src)
+	case *flows.Progress:
+		for _, s := range e.Sent {
+			l.note("sent at %d: %v, %d B", s.Port, s.Flow.Src, s.Bytes)
+		}
+	case *flows.Ended:
+		l.note("ended at %d: %v", e.At.N, e.Flow.Src)
 	case *telemetry.Telemetry:
 		for vm := range l.vms {
 			out = append(out, law.Grant{Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: vm}}, Value: e.Ports[0].BacklogBytes, Lease: time.Second})

@@ -76,6 +76,7 @@ type controlled struct {
 	controller *process
 	agents     map[string]*process // by name
 	uplinks    []*port             // whose queue is the limiter of the host's agent
+	programs   *programs           // that declare deadlines; nil: the law does not ask for them
 }
 
 func startControlled(spec *law.Spec, l *Lab, r *experiment.Run, name string) (Attached, error) {
@@ -139,7 +140,7 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		}
 	}
 	for _, n := range hosts {
-		section := hostSection(n, half)
+		section := hostSection(n, half, c.declares(spec, n))
 		if spec.ReturnsMarks() {
 			section += peersSection(n, hosts)
 		}
@@ -329,6 +330,7 @@ func (c *controlled) Tally() (law.Tally, error) {
 
 // Close ends the processes, agents first: they release their grants.
 func (c *controlled) Close() error {
+	c.programs.close()
 	var all errgroup.Group
 	for name, p := range c.agents {
 		if p != nil {

@@ -19,8 +19,8 @@ func agentFile(n *node, url, keys, state string) string {
 }
 
 // hostSection is the role host of a hypervisor. A guest's VM has its addresses for all profiles. half: the law whose half runs there,
-// and its parameters; "": none, and rates of VMs are not limited.
-func hostSection(n *node, half string) string {
+// and its parameters; "": none, and rates of VMs are not limited. deadlines: the section about deadlines; "": none.
+func hostSection(n *node, half, deadlines string) string {
 	var uplink, laws string
 	var vms []string
 	for _, p := range n.ports {
@@ -36,7 +36,7 @@ func hostSection(n *node, half string) string {
 		vms = append(vms, fmt.Sprintf("    - {vm: %d, name: %q, port: %s, mac: %q, addresses: [%s]}\n",
 			vmOf(p.peer), p.peer.name, p.ifname, p.far.mac, strings.Join(from, ", ")))
 	}
-	return fmt.Sprintf("host:\n  number: %d\n  uplink: {%s}\n%s  vms:\n%s", n.index+1, uplink, laws, strings.Join(vms, ""))
+	return fmt.Sprintf("host:\n  number: %d\n  uplink: {%s}\n%s%s  vms:\n%s", n.index+1, uplink, laws, deadlines, strings.Join(vms, ""))
 }
 
 // addressesOf lists the addresses of a guest for all profiles.
@@ -115,7 +115,7 @@ func (l *Lab) switchSection(n *node, every law.Duration, asked []law.Signal) str
 		fmt.Fprintf(&b, "  interval: %v\n", every)
 	}
 	var signals []string
-	for signal, name := range map[law.Signal]string{law.Marks: "marks", law.Arrivals: "arrivals"} {
+	for signal, name := range map[law.Signal]string{law.Marks: "marks", law.Arrivals: "arrivals", law.Progress: "progress"} {
 		if slices.Contains(asked, signal) {
 			signals = append(signals, name)
 		}

@@ -25,12 +25,13 @@ import (
 	"weir/law/fairqctl"
 	"weir/law/forward"
 	"weir/law/gcc"
+	"weir/law/sed"
 	"weir/law/sicc"
 )
 
 // childController runs `weir controller -f FILE`.
 func childController(file string) error {
-	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec(), fairqctl.Spec(), gcc.Spec()})
+	c, err := controller.Load(file, law.Specs{everybodySpec(), sicc.Spec(), fairqctl.Spec(), gcc.Spec(), sed.Spec()})
 	if err != nil {
 		return err
 	}

@@ -136,6 +136,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	cpus, laws := watchProcessors(), l.traceLaws(cfg)
 	out, err := traffic.Run(ctx, l, cfg, r.Seed, traffic.Options{
 		Progress: func(now law.Duration, flowsDone int) { p.At(now, cfg.Duration, flowsDone) },
+		Declare:  l.declare(),
 	})
 	busy := cpus.stop()
 	if err != nil {

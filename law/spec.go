@@ -95,6 +95,7 @@ const (
 	Marks                  // packets with CE
 	Drops                  // packets that a port dropped
 	Deadline               // when an application needs its data
+	Progress               // which flows a port has, and how far each has come
 	Copies                 // SYN, FIN and RST segments where they enter the fabric, from OpenFlow switches
 )
 

@@ -7,13 +7,15 @@
 //	hostrole.go, grants.go  role host: VMs and grants
 //	half.go                 a law's half at the host: rates of VMs from a controller's marks, or those of other hosts
 //	pairs.go                marks that hosts return to one another
+//	deadlines.go, declare.go  what programs of VMs declare: quotas, and their sockets
 //	switchrole.go           role switch: ports
-//	readings.go             telemetry every T
+//	readings.go, progress.go  telemetry every T
 //	laws.go                 laws of a switch in the same process
 //	control.go, status.go, metrics.go
 package agentd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +123,10 @@ func Run(ctx context.Context, c *Config) (err error) {
 		if a.host.half != nil {
 			a.host.half.role = a.host
 		}
+		if d := c.Host.Deadlines; d != nil {
+			a.host.deadlines = newDeadlines(d, c.Host.Rate, clock, a.log)
+			a.host.sockets = newSockets(cmp.Or(d.Dir, filepath.Join(deadlinesDir, name)), a.host.deadlines, a.log)
+		}
 	}
 	if c.Switch != nil && c.Switch.ByPolicy {
 		a.planned = newPlanned(strings.TrimSuffix(c.State, ".term")+".switch", c, a.log)
@@ -193,6 +199,9 @@ func (a *agent) begin(ctx context.Context) {
 			if a.host.half.pairs != nil {
 				a.running.Go(func() { a.host.half.runPairs(a.stop) })
 			}
+		}
+		if a.host.deadlines != nil {
+			a.running.Go(func() { a.link.sendDeadlines(a.stop) })
 		}
 	}
 	if a.ports != nil {

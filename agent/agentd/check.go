@@ -51,6 +51,13 @@ func checkHost(c *config.Checker, h *fileHost) {
 		c.Fail(at("host", "uplink", "rate"), fmt.Sprintf("%v is out of range", h.Uplink.Rate), "at most 1000Gbit")
 	}
 	checkTexts(c, h.Labels, "", "host")
+	if d := h.Deadlines; d != nil {
+		for key, q := range map[string]fileQuota{"vm": d.VM, "tenant": d.Tenant} {
+			if q.Demand < 0 || q.Demand > weirv1.MaxRate {
+				c.Fail(at("host", "deadlines", key, "demand"), fmt.Sprintf("%v is out of range", q.Demand), "above 0kbit, or leave it out")
+			}
+		}
+	}
 	vms, ports, names := newOnce(c, "VM"), newOnce(c, "port"), newOnce(c, "name")
 	ports.add(h.Uplink.Port, "host", "uplink", "port")
 	for i := range h.VMs {
@@ -111,7 +118,7 @@ func checkSwitch(c *config.Checker, s *fileSwitch) {
 	wanted, ports, numbers, sources := newOnce(c, "signal"), newOnce(c, "port"), newOnce(c, "number"), newOnce(c, "address")
 	for i, name := range s.Signals {
 		if _, ok := signals[name]; !ok {
-			c.Fail(at("switch", "signals", i), fmt.Sprintf("%q is no signal", config.Clip(name)), "allowed: marks, arrivals")
+			c.Fail(at("switch", "signals", i), fmt.Sprintf("%q is no signal", config.Clip(name)), "allowed: marks, arrivals, progress")
 		}
 		wanted.add(name, "switch", "signals", i)
 	}

@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"sync"
@@ -37,7 +38,21 @@ type fileHost struct {
 	PauseZero bool                      `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
 	Laws      map[string]map[string]any `json:"laws,omitempty" jsonschema:"maxProperties=1" jsonschema_description:"law whose half at hosts runs here: its name, with the parameters that it has at the controller (default: none)"`
 	Peers     []filePeer                `json:"peers,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"for a law whose hosts return marks to one another: the other hosts. Marks of other agents have no effect (default: none)"`
+	Deadlines *fileDeadlines            `json:"deadlines,omitempty" jsonschema_description:"programs of the VMs can declare deadlines (default: they cannot)"`
 	VMs       []fileVM                  `json:"vms,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"VMs of this host"`
+}
+
+type fileDeadlines struct {
+	Sockets string    `json:"sockets,omitempty" jsonschema:"pattern=^/" jsonschema_description:"directory of the sockets, VM/deadline.sock for each VM, which only this user can enter (default: /run/weir/deadlines/NAME)"`
+	Quotas  string    `json:"quotas,omitempty" jsonschema:"enum=each,enum=none" jsonschema_description:"each: VMs and tenants have the quotas below; none: any VM can take the share of others (default: each)"`
+	VM      fileQuota `json:"vm,omitzero" jsonschema_description:"quota of a VM"`
+	Tenant  fileQuota `json:"tenant,omitzero" jsonschema_description:"quota of the VMs of this host with the same label tenant, together"`
+}
+
+type fileQuota struct {
+	Rate   float64  `json:"rate,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"declarations a second (default: 500; of a tenant 2000)"`
+	Live   int      `json:"live,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"deadlines that are ahead (default: 256; of a tenant 1024)"`
+	Demand law.Rate `json:"demand,omitempty" jsonschema_description:"sum of bytes / within_ms of the deadlines that are ahead (default: that of uplink.rate, or no limit)"`
 }
 
 type fileUplink struct {
@@ -63,7 +78,7 @@ type fileSwitch struct {
 	Number   law.Switch   `json:"number" jsonschema:"required,minimum=1" jsonschema_description:"number of this switch for laws and policies; an OpenFlow switch's is its datapath id"`
 	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"time between two reports (T), 1ms to 1s (default: 5ms)"`
 	Idle     law.Duration `json:"idle,omitempty" jsonschema_description:"a flow without data for so long is idle; more than the round-trip time, up to 1h (default: 20ms)"`
-	Signals  []string     `json:"signals,omitempty" jsonschema:"maxItems=2" jsonschema_description:"what is counted for each packet in addition to the queue: marks, arrivals (default: both)"`
+	Signals  []string     `json:"signals,omitempty" jsonschema:"maxItems=3" jsonschema_description:"what is counted for each packet in addition to the queue: marks, arrivals, progress of flows (default: marks and arrivals)"`
 	Ports    []filePort   `json:"ports" jsonschema:"required,minItems=1,maxItems=1024" jsonschema_description:"ports to report about"`
 	Sources  []fileSource `json:"sources,omitempty" jsonschema:"maxItems=16384" jsonschema_description:"addresses of VMs, so that marks are counted by VM"`
 	Laws     string       `json:"laws,omitempty" jsonschema:"enum=policy" jsonschema_description:"policy: this process runs at the ports the laws that policies choose (default: those of file, if it is given)"`
@@ -95,6 +110,7 @@ const (
 	defaultInterval = 5 * time.Millisecond
 	stateDir        = "/var/lib/weir"
 	inBand          = "in-band"
+	noQuotas        = "none"
 )
 
 // kindAgent is `kind: Agent`. Its limits allow 4096 VMs with all their keys.
@@ -149,6 +165,7 @@ type Host struct {
 	Frames    bool                      // grants come in frames
 	Laws      map[string]map[string]any // whose half runs here; at most one
 	Peers     []Peer
+	Deadlines *Deadlines // nil: programs cannot declare any
 	VMs       []VM
 	Labels    map[string]string
 }
@@ -157,6 +174,13 @@ type Host struct {
 type Peer struct {
 	Agent     string
 	Addresses []netip.Prefix // of its VMs
+}
+
+// Deadlines is how programs declare deadlines.
+type Deadlines struct {
+	Dir        string // of the sockets; "": one of the agent's name
+	NoQuotas   bool
+	VM, Tenant Quota
 }
 
 // VM is a configured VM.
@@ -208,6 +232,7 @@ func (f *File) config() *Config {
 			}
 			c.Host.Peers = append(c.Host.Peers, peer)
 		}
+		c.Host.Deadlines = h.Deadlines.config()
 		for i := range h.VMs {
 			v := &h.VMs[i]
 			mac, _ := net.ParseMAC(v.MAC) // checked before
@@ -223,6 +248,17 @@ func (f *File) config() *Config {
 		c.Switch = s.config()
 	}
 	return c
+}
+
+// config returns nil for nil.
+func (f *fileDeadlines) config() *Deadlines {
+	if f == nil {
+		return nil
+	}
+	quota := func(q fileQuota, rate float64, live int) Quota {
+		return Quota{Rate: cmp.Or(q.Rate, rate), Live: cmp.Or(q.Live, live), Demand: q.Demand}
+	}
+	return &Deadlines{Dir: f.Sockets, NoQuotas: f.Quotas == noQuotas, VM: quota(f.VM, 500, 256), Tenant: quota(f.Tenant, 2000, 1024)}
 }
 
 func (s *fileSwitch) config() *Switch {
@@ -253,7 +289,7 @@ func (s *fileSwitch) config() *Switch {
 }
 
 // signals are what the key of this name allows.
-var signals = map[string]law.Signal{"marks": law.Marks, "arrivals": law.Arrivals}
+var signals = map[string]law.Signal{"marks": law.Marks, "arrivals": law.Arrivals, "progress": law.Progress}
 
 // parseRange reads an address or a prefix.
 func parseRange(text string) (netip.Prefix, error) {

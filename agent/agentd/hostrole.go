@@ -30,7 +30,10 @@ type hostRole struct {
 	wrong problems           // VMs that cannot be added
 	at    int                // ifindex of the uplink
 	half  *half              // of a law at this host; nil: none
-	known *inventory.Host    // that half has
+
+	deadlines *deadlines // nil: programs cannot declare any
+	sockets   *sockets
+	known     *inventory.Host // that half has
 
 	mu     sync.Mutex
 	h      *host.Host        // nil: nothing is enforced
@@ -85,6 +88,7 @@ func (r *hostRole) follow(devices map[string]switchd.Device, o *Options) {
 		}
 	}
 	r.wrong.report(r.apply(h, r.cfg.VMs, devices))
+	r.sockets.follow(r.added)
 	r.learn()
 }
 
@@ -263,6 +267,7 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 		r.wrong.report(wrong)
 	}
 	r.cfg = next
+	r.sockets.follow(r.added)
 	r.learn()
 	r.half.setPeers(next.Peers)
 	changes := differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v })
@@ -322,6 +327,7 @@ func (r *hostRole) heartbeats(stop <-chan struct{}) {
 
 // leave closes what this process has open. Programs continue for the process that takes over.
 func (r *hostRole) leave() error {
+	r.sockets.end(false)
 	h, _ := r.host()
 	r.set(nil, "ended")
 	if h == nil {
@@ -332,6 +338,7 @@ func (r *hostRole) leave() error {
 
 // end releases all grants, and then removes everything.
 func (r *hostRole) end() error {
+	r.sockets.end(true)
 	h, _ := r.host()
 	if h == nil {
 		return nil

@@ -37,12 +37,13 @@ type link struct {
 	hostOf  law.Host
 	number  law.Switch // 0: not this role
 
-	wake   chan struct{}
-	whole  atomic.Bool // send everything
-	fresh  atomic.Bool // send the inventory
-	lost   atomic.Uint64
-	stray  atomic.Uint64 // grants for an agent without the role host
-	tracer tracer
+	wake     chan struct{}
+	declared chan struct{} // a program declared a deadline
+	whole    atomic.Bool   // send everything
+	fresh    atomic.Bool   // send the inventory
+	lost     atomic.Uint64
+	stray    atomic.Uint64 // grants for an agent without the role host
+	tracer   tracer
 
 	mu     sync.Mutex
 	parts  map[bool][]*weirv1.Inventory // by whether it is the host's
@@ -74,7 +75,7 @@ func clock() time.Duration { return time.Duration(attach.MonotonicNs()) }
 // newLink connects the agent. Without a server it continues to try.
 func newLink(c *Config, files pki.Files, h *hostRole, plans *planned, log *slog.Logger) (*link, error) {
 	l := &link{
-		version: c.Version, log: log, host: h, plans: plans, wake: make(chan struct{}, 1),
+		version: c.Version, log: log, host: h, plans: plans, wake: make(chan struct{}, 1), declared: make(chan struct{}, 1),
 		parts: map[bool][]*weirv1.Inventory{}, have: map[bool]*weirv1.Inventory{}, serial: uint64(time.Now().UnixMilli()),
 	}
 	if c.Host != nil {
@@ -84,6 +85,9 @@ func newLink(c *Config, files pki.Files, h *hostRole, plans *planned, log *slog.
 		l.number = c.Switch.Number
 	}
 	l.whole.Store(true)
+	if h != nil && h.deadlines != nil {
+		h.deadlines.wake = l.declaring
+	}
 	l.tracer = tracer{clock: clock, limited: func(vm law.VM) (uint64, bool) {
 		if h, _ := l.host.host(); h != nil {
 			return h.Limited(vm)
@@ -106,6 +110,10 @@ func newLink(c *Config, files pki.Files, h *hostRole, plans *planned, log *slog.
 func (l *link) everything() {
 	l.whole.Store(true)
 	l.poke()
+	if l.host != nil && l.host.deadlines != nil {
+		l.host.deadlines.again()
+		l.declaring()
+	}
 }
 
 func (l *link) poke() {

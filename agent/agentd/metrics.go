@@ -3,6 +3,7 @@ package agentd
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -75,6 +76,14 @@ var figures = func() []figure {
 			}
 			return s.Host.Refused
 		}),
+		each("host_deadlines_total", "result", "Deadlines that programs declared: taken, or refused by reason.", func(s *Status) map[string]uint64 {
+			if s.Host == nil || s.Host.Deadlines == nil {
+				return nil
+			}
+			out := maps.Clone(s.Host.Deadlines.Refused)
+			out["taken"] = s.Host.Deadlines.Taken
+			return out
+		}),
 		each("host_frames_total", "result", "Frames with grants: taken, or refused by reason.", func(s *Status) map[string]uint64 {
 			if s.Host == nil || s.Host.Frames == nil {
 				return nil
@@ -94,7 +103,8 @@ var figures = func() []figure {
 		ofSwitch("readings_failed_total", "Readings without the figures of some queue disciplines.", true, func(w *SwitchStatus) float64 { return float64(w.Counts.Failed) }),
 		ofSwitch("telemetry_sent_total", "Messages with telemetry.", true, func(w *SwitchStatus) float64 { return float64(w.Counts.Sent) }),
 		ofSwitch("arrivals_sent_total", "Messages with arrivals.", true, func(w *SwitchStatus) float64 { return float64(w.Counts.Arrivals) }),
-		ofSwitch("telemetry_lost_total", "Messages with telemetry or arrivals that the bus did not take.", true, func(w *SwitchStatus) float64 { return float64(w.Counts.Lost) }),
+		ofSwitch("flows_sent_total", "Messages with the progress of flows.", true, func(w *SwitchStatus) float64 { return float64(w.Counts.Flows) }),
+		ofSwitch("telemetry_lost_total", "Messages with telemetry, arrivals or flows that the bus did not take.", true, func(w *SwitchStatus) float64 { return float64(w.Counts.Lost) }),
 	}
 	for i := range list {
 		labels := []string{"agent"}

@@ -40,6 +40,7 @@ type ReadingCounts struct {
 	Failed   uint64 `json:"failed"`     // readings without the figures of some queue disciplines
 	Sent     uint64 `json:"sent"`       // messages with telemetry
 	Arrivals uint64 `json:"arrivals"`   // messages with arrivals
+	Flows    uint64 `json:"flows"`      // messages with the progress of flows
 	Lost     uint64 `json:"lost"`       // messages that the bus did not take. The next ones have their counts
 	Slowest  int64  `json:"slowest_us"` // the longest reading, with sending
 }
@@ -81,7 +82,7 @@ func following(last, now time.Time, every time.Duration) (next time.Time, left u
 }
 
 // read reads all ports, and sends what changed.
-func (r *readings) read(t *telemetry.Telemetry) {
+func (r *readings) read(t *telemetry.Telemetry, f *progress) {
 	begun := time.Now()
 	r.counts.Readings++
 	if err := t.Read(&r.reading); err != nil {
@@ -94,6 +95,9 @@ func (r *readings) read(t *telemetry.Telemetry) {
 	}
 	if m := r.totals.Arrivals(&r.reading.Arrivals); m != nil { // first: law/telemetry says so
 		r.arrivals(m)
+	}
+	for m := range f.messages(uint64(r.reading.Telemetry.At), r.say) {
+		r.sent(r.send.SendEvents(m), &r.counts.Flows)
 	}
 	if m := r.totals.Telemetry(&r.reading.Telemetry); m != nil {
 		r.sent(r.send.SendTelemetry(m), &r.counts.Sent)
@@ -132,7 +136,7 @@ func (r *readings) sent(err error, count *uint64) {
 func (r *readings) say(err error) {
 	if text := err.Error(); text != r.said {
 		r.said = text
-		r.log.Warn("cannot read all queue disciplines", "error", err)
+		r.log.Warn("cannot read all queue disciplines and flows", "error", err)
 	}
 }
 

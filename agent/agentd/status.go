@@ -44,17 +44,25 @@ type BusStatus struct {
 
 // HostStatus is the state of the role host.
 type HostStatus struct {
-	Number  law.Host          `json:"number"`
-	Uplink  string            `json:"uplink"`
-	Rate    law.Rate          `json:"rate"`          // of the limiter; 0: none
-	Off     string            `json:"off,omitempty"` // why nothing is enforced
-	Set     uint64            `json:"grants_set"`
-	Capped  uint64            `json:"grants_capped"`  // of them: their lease was shortened
-	Refused map[string]uint64 `json:"grants_refused"` // by reason
-	Live    int               `json:"grants_live"`
-	Frames  *FramesStatus     `json:"frames,omitempty"` // nil: grants come by the bus
-	Half    *HalfStatus       `json:"law,omitempty"`    // of a law at this host; nil: none
-	VMs     []VMStatus        `json:"vms"`
+	Number    law.Host          `json:"number"`
+	Uplink    string            `json:"uplink"`
+	Rate      law.Rate          `json:"rate"`          // of the limiter; 0: none
+	Off       string            `json:"off,omitempty"` // why nothing is enforced
+	Set       uint64            `json:"grants_set"`
+	Capped    uint64            `json:"grants_capped"`  // of them: their lease was shortened
+	Refused   map[string]uint64 `json:"grants_refused"` // by reason
+	Live      int               `json:"grants_live"`
+	Frames    *FramesStatus     `json:"frames,omitempty"`    // nil: grants come by the bus
+	Half      *HalfStatus       `json:"law,omitempty"`       // of a law at this host; nil: none
+	Deadlines *DeadlinesStatus  `json:"deadlines,omitempty"` // nil: programs cannot declare any
+	VMs       []VMStatus        `json:"vms"`
+}
+
+// DeadlinesStatus is the state of what programs declared.
+type DeadlinesStatus struct {
+	Live    int               `json:"live"` // deadlines that are ahead
+	Taken   uint64            `json:"taken"`
+	Refused map[string]uint64 `json:"refused"` // by reason
 }
 
 // FramesStatus is the state of grants in frames.
@@ -179,6 +187,9 @@ func (r *hostRole) status(grants bool) *HostStatus {
 	r.grants.count(s)
 	if r.half != nil {
 		s.Half = r.half.status()
+	}
+	if r.deadlines != nil {
+		s.Deadlines = r.deadlines.status()
 	}
 	counts, live := map[law.VM]host.Stats{}, map[law.VM][]host.Granted{}
 	if h != nil {

@@ -35,6 +35,7 @@ type switchRole struct {
 
 	mu    sync.Mutex
 	t     *telemetry.Telemetry // nil: none yet
+	flows *progress            // nil: no law asks for it
 	reads readings
 }
 
@@ -82,7 +83,7 @@ func (r *switchRole) begin() bool {
 		return false
 	}
 	r.again, r.failed = retry{}, ""
-	r.replace(t, room)
+	r.replace(t, room, r.cfg.Signals)
 	return true
 }
 
@@ -92,11 +93,13 @@ func open(cfg *Switch, room int) (*telemetry.Telemetry, error) {
 }
 
 // replace continues with other tables, without ports yet.
-func (r *switchRole) replace(t *telemetry.Telemetry, room int) {
+func (r *switchRole) replace(t *telemetry.Telemetry, room int, signals []law.Signal) {
+	flows := r.openProgress(signals)
 	r.mu.Lock()
-	before := r.t
-	r.t = t
+	before, flowsBefore := r.t, r.flows
+	r.t, r.flows = t, flows
 	r.mu.Unlock()
+	flowsBefore.close(r.log)
 	r.attached, r.sources, r.room = map[uint32]attachedPort{}, map[netip.Addr]law.VM{}, room
 	if before == nil {
 		return
@@ -121,7 +124,7 @@ func (r *switchRole) apply(cfg *Switch, devices map[string]switchd.Device) map[s
 		if wanted[n] == was {
 			continue
 		}
-		if err := r.t.Remove(n); err != nil {
+		if err := errors.Join(r.t.Remove(n), r.flows.remove(n)); err != nil {
 			r.log.Warn("cannot detach", "port", was.name, "error", err)
 		}
 		delete(r.attached, n)
@@ -133,7 +136,13 @@ func (r *switchRole) apply(cfg *Switch, devices map[string]switchd.Device) map[s
 			continue
 		}
 		r.alive()
-		err := r.t.Add(telemetry.Port{PortRef: attach.PortRef{Name: p.name, Ifindex: p.ifindex}, N: n})
+		ref := attach.PortRef{Name: p.name, Ifindex: p.ifindex}
+		err := r.t.Add(telemetry.Port{PortRef: ref, N: n})
+		if err == nil {
+			if err = r.flows.add(ref, n); err != nil {
+				err = errors.Join(err, r.t.Remove(n))
+			}
+		}
 		if err != nil {
 			wrong["port "+p.name] = remedy(err)
 			continue
@@ -193,7 +202,7 @@ func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]
 			if err != nil {
 				return nil, err
 			}
-			r.replace(t, room)
+			r.replace(t, room, next.Signals)
 		}
 		var errs []error
 		wrong := r.apply(next, devices)
@@ -259,6 +268,8 @@ func (r *switchRole) end() error {
 	}
 	err := r.t.Close()
 	r.t = nil
+	r.flows.close(r.log)
+	r.flows = nil
 	return err
 }
 
@@ -268,7 +279,7 @@ func (r *switchRole) run(stop <-chan struct{}) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.t != nil {
-			r.reads.read(r.t)
+			r.reads.read(r.t, r.flows)
 		}
 		return r.reads.every
 	})

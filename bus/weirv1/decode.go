@@ -171,7 +171,7 @@ func (x *Events) check() error {
 		return errors.New("events need either a switch or a host")
 	}
 	err := errors.Join(x.GetOrigin().check(), atMost("arrivals", x.GetArrivals(), MaxPorts), atMost("drops", x.GetDrops(), MaxDrops),
-		atMost("deadlines", x.GetDeadlines(), MaxDeadlines))
+		atMost("deadlines", x.GetDeadlines(), MaxDeadlines), atMost("flows", x.GetFlows(), MaxFlows))
 	if err != nil {
 		return err
 	}
@@ -189,11 +189,16 @@ func (x *Events) check() error {
 		}
 	}
 	for _, d := range x.GetDeadlines() {
-		if d.GetFlow() == nil || d.GetSizeBytes() > maxTotal || d.GetWithinNs() > maxDuration {
-			return errors.New("a deadline without its flow, or with a size or time above 2^62")
+		if err := d.GetFlow().ends(); err != nil {
+			return fmt.Errorf("a deadline: %w", err)
 		}
-		if err := d.GetFlow().check(); err != nil {
-			return err
+		if d.GetSizeBytes() > maxTotal || d.GetWithinNs() > maxDuration || d.GetValue() > MaxValue {
+			return errors.New("a deadline with a size or time above 2^62, or a value above 100")
+		}
+	}
+	for _, f := range x.GetFlows() {
+		if err := errors.Join(totals(f.GetSentBytes()), f.GetFlow().ends()); err != nil {
+			return fmt.Errorf("a flow at port %d: %w", f.GetPort(), err)
 		}
 	}
 	return errors.Join(x.GetState().check(), x.GetInventory().check(x.GetHost() != 0))

@@ -36,7 +36,8 @@ func grant() *Grant {
 func events() *Events {
 	return &Events{
 		Origin: origin(), Host: 8, Arrivals: []*Arrivals{{Port: 1, Syn: 2, Pairs: []*NewPair{{Source: []byte{10, 0, 0, 1}, Destination: []byte{10, 0, 0, 2}, Kinds: 1}}}},
-		Drops: []*Drop{{Port: 1, Flow: flow()}}, Deadlines: []*Deadline{{Flow: flow(), SizeBytes: 1e5, WithinNs: 1e7}},
+		Drops: []*Drop{{Port: 1, Flow: flow()}}, Deadlines: []*Deadline{{Flow: flow(), SizeBytes: 1e5, WithinNs: 1e7, Value: 3, Number: 9}},
+		Flows: []*FlowReport{{Port: 1, Flow: flow(), SentBytes: 1e5, Began: true}},
 		State: &AgentState{Version: "1", Terms: []*SeenTerm{{Bucket: 2, Term: 5, Controller: controller()}}, Grants: []*LiveGrant{{Grant: grant(), Bucket: 2, Term: 5}},
 			Plan:    &PlanState{Serial: 9, Problem: "too much", Ports: []*PortState{{Port: 1, Law: "fairq", Off: true, Reason: "no queue"}}},
 			Refused: []*RefusedGrant{{Vm: 4, Owner: 7, Reason: "no_rate"}}, HostPlan: &PlanState{Serial: 8, Problem: "no uplink"}},
@@ -155,7 +156,19 @@ func rows() []row {
 	evt("long label", "of 64 bytes", func(m *Events) { m.Inventory.Guests[0].Labels["tier"] = strings.Repeat("x", 64) })
 	evt("label without key", "without a key", func(m *Events) { m.Inventory.Guests[0].Labels[""] = "x" })
 	evt("drop", "without its flow", func(m *Events) { m.Drops[0].Flow = nil })
-	evt("deadline", "without its flow", func(m *Events) { m.Deadlines[0].WithinNs = 1 << 63 })
+	evt("deadline", "size or time", func(m *Events) { m.Deadlines[0].WithinNs = 1 << 63 })
+	evt("a deadline of no flow", "without its flow", func(m *Events) { m.Deadlines[0].Flow = nil })
+	evt("a deadline of half a flow", "both ends", func(m *Events) { m.Deadlines[0].Flow.SourcePort = 0 })
+	evt("a deadline of UDP", "both ends", func(m *Events) { m.Deadlines[0].Flow.Protocol = 17 })
+	evt("value", "a value above 100", func(m *Events) { m.Deadlines[0].Value = 101 })
+	evt("a report of no flow", "without its flow", func(m *Events) { m.Flows[0].Flow = nil })
+	evt("a report of half a flow", "both ends", func(m *Events) { m.Flows[0].Flow.Destination = nil; m.Flows[0].Flow.DestinationPort = 0 })
+	evt("bytes of a flow", "a counter of", func(m *Events) { m.Flows[0].SentBytes = 1 << 63 })
+	evt("513 flows", "513 flows", func(m *Events) {
+		for range MaxFlows {
+			m.Flows = append(m.Flows, m.Flows[0])
+		}
+	})
 	evt("257 drops", "257 drops", func(m *Events) {
 		for range MaxDrops {
 			m.Drops = append(m.Drops, m.Drops[0])

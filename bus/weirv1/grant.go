@@ -1,6 +1,7 @@
 package weirv1
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -121,6 +122,22 @@ func (x *Flow) check() error {
 	}
 	return nil
 }
+
+// ends accepts a TCP flow with both its ends.
+func (x *Flow) ends() error {
+	if x == nil {
+		return errors.New("without its flow")
+	}
+	if err := x.check(); err != nil {
+		return err
+	}
+	if len(x.GetSource()) == 0 || len(x.GetDestination()) == 0 || x.GetSourcePort() == 0 || x.GetDestinationPort() == 0 || x.GetProtocol() != protocolTCP {
+		return errors.New("no TCP flow with both ends")
+	}
+	return nil
+}
+
+const protocolTCP = 6 // IANA
 
 // checkAddr accepts addresses of hosts. An address has one form only, because addresses are keys of tables: so an IPv4
 // address in 16 bytes is refused.

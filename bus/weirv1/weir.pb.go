@@ -453,6 +453,7 @@ type Events struct {
 	Deadlines     []*Deadline            `protobuf:"bytes,6,rep,name=deadlines,proto3" json:"deadlines,omitempty"`
 	State         *AgentState            `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"` // every 250 ms, and when a controller announces a term
 	Inventory     *Inventory             `protobuf:"bytes,8,opt,name=inventory,proto3" json:"inventory,omitempty"`
+	Flows         []*FlowReport          `protobuf:"bytes,9,rep,name=flows,proto3" json:"flows,omitempty"` // of a switch, in the order in which it happened; at most 512
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +544,90 @@ func (x *Events) GetInventory() *Inventory {
 	return nil
 }
 
+func (x *Events) GetFlows() []*FlowReport {
+	if x != nil {
+		return x.Flows
+	}
+	return nil
+}
+
+// FlowReport is what became of a flow at a port of a switch since the report before.
+type FlowReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Flow          *Flow                  `protobuf:"bytes,2,opt,name=flow,proto3" json:"flow,omitempty"`
+	SentBytes     uint64                 `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"` // of payload, since the port knows the flow, without what was sent again; 0: none since the report before
+	Began         bool                   `protobuf:"varint,4,opt,name=began,proto3" json:"began,omitempty"`                          // the port did not know it
+	Ended         bool                   `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`                          // FIN or RST
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowReport) Reset() {
+	*x = FlowReport{}
+	mi := &file_weir_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowReport) ProtoMessage() {}
+
+func (x *FlowReport) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowReport.ProtoReflect.Descriptor instead.
+func (*FlowReport) Descriptor() ([]byte, []int) {
+	return file_weir_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FlowReport) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *FlowReport) GetFlow() *Flow {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
+func (x *FlowReport) GetSentBytes() uint64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *FlowReport) GetBegan() bool {
+	if x != nil {
+		return x.Began
+	}
+	return false
+}
+
+func (x *FlowReport) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 // Inventory is a part of what an agent has: when it connects, after a change, when a controller announces a term, and every
 // five seconds. All parts of an inventory have its serial number.
 type Inventory struct {
@@ -560,7 +645,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_weir_proto_msgTypes[5]
+	mi := &file_weir_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +657,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[5]
+	mi := &file_weir_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +670,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{5}
+	return file_weir_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Inventory) GetSerial() uint64 {
@@ -649,7 +734,7 @@ type Hypervisor struct {
 
 func (x *Hypervisor) Reset() {
 	*x = Hypervisor{}
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +746,7 @@ func (x *Hypervisor) String() string {
 func (*Hypervisor) ProtoMessage() {}
 
 func (x *Hypervisor) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[6]
+	mi := &file_weir_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +759,7 @@ func (x *Hypervisor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hypervisor.ProtoReflect.Descriptor instead.
 func (*Hypervisor) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{6}
+	return file_weir_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hypervisor) GetRate() uint64 {
@@ -712,7 +797,7 @@ type SwitchPort struct {
 
 func (x *SwitchPort) Reset() {
 	*x = SwitchPort{}
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +809,7 @@ func (x *SwitchPort) String() string {
 func (*SwitchPort) ProtoMessage() {}
 
 func (x *SwitchPort) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[7]
+	mi := &file_weir_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +822,7 @@ func (x *SwitchPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchPort.ProtoReflect.Descriptor instead.
 func (*SwitchPort) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SwitchPort) GetPort() uint32 {
@@ -796,7 +881,7 @@ type Guest struct {
 
 func (x *Guest) Reset() {
 	*x = Guest{}
-	mi := &file_weir_proto_msgTypes[8]
+	mi := &file_weir_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +893,7 @@ func (x *Guest) String() string {
 func (*Guest) ProtoMessage() {}
 
 func (x *Guest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[8]
+	mi := &file_weir_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +906,7 @@ func (x *Guest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guest.ProtoReflect.Descriptor instead.
 func (*Guest) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{8}
+	return file_weir_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Guest) GetVm() uint32 {
@@ -870,7 +955,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_weir_proto_msgTypes[9]
+	mi := &file_weir_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +967,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[9]
+	mi := &file_weir_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +980,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{9}
+	return file_weir_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Range) GetAddress() []byte {
@@ -932,7 +1017,7 @@ type Arrivals struct {
 
 func (x *Arrivals) Reset() {
 	*x = Arrivals{}
-	mi := &file_weir_proto_msgTypes[10]
+	mi := &file_weir_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1029,7 @@ func (x *Arrivals) String() string {
 func (*Arrivals) ProtoMessage() {}
 
 func (x *Arrivals) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[10]
+	mi := &file_weir_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1042,7 @@ func (x *Arrivals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrivals.ProtoReflect.Descriptor instead.
 func (*Arrivals) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{10}
+	return file_weir_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Arrivals) GetPort() uint32 {
@@ -1046,7 +1131,7 @@ type NewPair struct {
 
 func (x *NewPair) Reset() {
 	*x = NewPair{}
-	mi := &file_weir_proto_msgTypes[11]
+	mi := &file_weir_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1143,7 @@ func (x *NewPair) String() string {
 func (*NewPair) ProtoMessage() {}
 
 func (x *NewPair) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[11]
+	mi := &file_weir_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1156,7 @@ func (x *NewPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewPair.ProtoReflect.Descriptor instead.
 func (*NewPair) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{11}
+	return file_weir_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NewPair) GetSource() []byte {
@@ -1128,7 +1213,7 @@ type Drop struct {
 
 func (x *Drop) Reset() {
 	*x = Drop{}
-	mi := &file_weir_proto_msgTypes[12]
+	mi := &file_weir_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1225,7 @@ func (x *Drop) String() string {
 func (*Drop) ProtoMessage() {}
 
 func (x *Drop) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[12]
+	mi := &file_weir_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1238,7 @@ func (x *Drop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drop.ProtoReflect.Descriptor instead.
 func (*Drop) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{12}
+	return file_weir_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Drop) GetPort() uint32 {
@@ -1179,17 +1264,21 @@ func (x *Drop) GetTcpSequence() uint32 {
 
 // Deadline is when an application needs the data of a flow, and how much data that is.
 type Deadline struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Flow          *Flow                  `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
-	SizeBytes     uint64                 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	WithinNs      uint64                 `protobuf:"varint,3,opt,name=within_ns,json=withinNs,proto3" json:"within_ns,omitempty"` // from the agent's stamp
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Flow      *Flow                  `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	SizeBytes uint64                 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	WithinNs  uint64                 `protobuf:"varint,3,opt,name=within_ns,json=withinNs,proto3" json:"within_ns,omitempty"` // from the agent's stamp; 0: the flow has none any more
+	Value     uint32                 `protobuf:"varint,4,opt,name=value,proto3" json:"value,omitempty"`                       // compared with others; 0 is 1
+	// Rises with each declaration. A declaration is sent again when a controller announces a term, with the same number. Numbers of the
+	// agent's next run are larger.
+	Number        uint64 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Deadline) Reset() {
 	*x = Deadline{}
-	mi := &file_weir_proto_msgTypes[13]
+	mi := &file_weir_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1290,7 @@ func (x *Deadline) String() string {
 func (*Deadline) ProtoMessage() {}
 
 func (x *Deadline) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[13]
+	mi := &file_weir_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1303,7 @@ func (x *Deadline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deadline.ProtoReflect.Descriptor instead.
 func (*Deadline) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{13}
+	return file_weir_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Deadline) GetFlow() *Flow {
@@ -1238,6 +1327,20 @@ func (x *Deadline) GetWithinNs() uint64 {
 	return 0
 }
 
+func (x *Deadline) GetValue() uint32 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Deadline) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // AgentState is what an agent obeys. Controllers rebuild their state from it.
 type AgentState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1254,7 +1357,7 @@ type AgentState struct {
 
 func (x *AgentState) Reset() {
 	*x = AgentState{}
-	mi := &file_weir_proto_msgTypes[14]
+	mi := &file_weir_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1369,7 @@ func (x *AgentState) String() string {
 func (*AgentState) ProtoMessage() {}
 
 func (x *AgentState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[14]
+	mi := &file_weir_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1382,7 @@ func (x *AgentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentState.ProtoReflect.Descriptor instead.
 func (*AgentState) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{14}
+	return file_weir_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AgentState) GetVersion() string {
@@ -1343,7 +1446,7 @@ type PlanState struct {
 
 func (x *PlanState) Reset() {
 	*x = PlanState{}
-	mi := &file_weir_proto_msgTypes[15]
+	mi := &file_weir_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1458,7 @@ func (x *PlanState) String() string {
 func (*PlanState) ProtoMessage() {}
 
 func (x *PlanState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[15]
+	mi := &file_weir_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1471,7 @@ func (x *PlanState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanState.ProtoReflect.Descriptor instead.
 func (*PlanState) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{15}
+	return file_weir_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PlanState) GetSerial() uint64 {
@@ -1405,7 +1508,7 @@ type PortState struct {
 
 func (x *PortState) Reset() {
 	*x = PortState{}
-	mi := &file_weir_proto_msgTypes[16]
+	mi := &file_weir_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1520,7 @@ func (x *PortState) String() string {
 func (*PortState) ProtoMessage() {}
 
 func (x *PortState) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[16]
+	mi := &file_weir_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1533,7 @@ func (x *PortState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortState.ProtoReflect.Descriptor instead.
 func (*PortState) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{16}
+	return file_weir_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PortState) GetPort() uint32 {
@@ -1473,7 +1576,7 @@ type RefusedGrant struct {
 
 func (x *RefusedGrant) Reset() {
 	*x = RefusedGrant{}
-	mi := &file_weir_proto_msgTypes[17]
+	mi := &file_weir_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1588,7 @@ func (x *RefusedGrant) String() string {
 func (*RefusedGrant) ProtoMessage() {}
 
 func (x *RefusedGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[17]
+	mi := &file_weir_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1601,7 @@ func (x *RefusedGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedGrant.ProtoReflect.Descriptor instead.
 func (*RefusedGrant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{17}
+	return file_weir_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RefusedGrant) GetVm() uint32 {
@@ -1534,7 +1637,7 @@ type SeenTerm struct {
 
 func (x *SeenTerm) Reset() {
 	*x = SeenTerm{}
-	mi := &file_weir_proto_msgTypes[18]
+	mi := &file_weir_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1649,7 @@ func (x *SeenTerm) String() string {
 func (*SeenTerm) ProtoMessage() {}
 
 func (x *SeenTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[18]
+	mi := &file_weir_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1662,7 @@ func (x *SeenTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeenTerm.ProtoReflect.Descriptor instead.
 func (*SeenTerm) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{18}
+	return file_weir_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SeenTerm) GetBucket() uint32 {
@@ -1594,7 +1697,7 @@ type LiveGrant struct {
 
 func (x *LiveGrant) Reset() {
 	*x = LiveGrant{}
-	mi := &file_weir_proto_msgTypes[19]
+	mi := &file_weir_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1709,7 @@ func (x *LiveGrant) String() string {
 func (*LiveGrant) ProtoMessage() {}
 
 func (x *LiveGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[19]
+	mi := &file_weir_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1722,7 @@ func (x *LiveGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveGrant.ProtoReflect.Descriptor instead.
 func (*LiveGrant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{19}
+	return file_weir_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LiveGrant) GetGrant() *Grant {
@@ -1654,7 +1757,7 @@ type Controller struct {
 
 func (x *Controller) Reset() {
 	*x = Controller{}
-	mi := &file_weir_proto_msgTypes[20]
+	mi := &file_weir_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1769,7 @@ func (x *Controller) String() string {
 func (*Controller) ProtoMessage() {}
 
 func (x *Controller) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[20]
+	mi := &file_weir_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1782,7 @@ func (x *Controller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Controller.ProtoReflect.Descriptor instead.
 func (*Controller) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{20}
+	return file_weir_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Controller) GetName() string {
@@ -1715,7 +1818,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_weir_proto_msgTypes[21]
+	mi := &file_weir_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1830,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[21]
+	mi := &file_weir_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1843,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{21}
+	return file_weir_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Command) GetBucket() uint32 {
@@ -1818,7 +1921,7 @@ type HostPlan struct {
 
 func (x *HostPlan) Reset() {
 	*x = HostPlan{}
-	mi := &file_weir_proto_msgTypes[22]
+	mi := &file_weir_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1933,7 @@ func (x *HostPlan) String() string {
 func (*HostPlan) ProtoMessage() {}
 
 func (x *HostPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[22]
+	mi := &file_weir_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1946,7 @@ func (x *HostPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPlan.ProtoReflect.Descriptor instead.
 func (*HostPlan) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{22}
+	return file_weir_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HostPlan) GetSerial() uint64 {
@@ -1873,7 +1976,7 @@ type GuestShare struct {
 
 func (x *GuestShare) Reset() {
 	*x = GuestShare{}
-	mi := &file_weir_proto_msgTypes[23]
+	mi := &file_weir_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1988,7 @@ func (x *GuestShare) String() string {
 func (*GuestShare) ProtoMessage() {}
 
 func (x *GuestShare) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[23]
+	mi := &file_weir_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2001,7 @@ func (x *GuestShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuestShare.ProtoReflect.Descriptor instead.
 func (*GuestShare) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{23}
+	return file_weir_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GuestShare) GetVm() uint32 {
@@ -1942,7 +2045,7 @@ type PortPlan struct {
 
 func (x *PortPlan) Reset() {
 	*x = PortPlan{}
-	mi := &file_weir_proto_msgTypes[24]
+	mi := &file_weir_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2057,7 @@ func (x *PortPlan) String() string {
 func (*PortPlan) ProtoMessage() {}
 
 func (x *PortPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[24]
+	mi := &file_weir_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2070,7 @@ func (x *PortPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortPlan.ProtoReflect.Descriptor instead.
 func (*PortPlan) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{24}
+	return file_weir_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PortPlan) GetSerial() uint64 {
@@ -2003,7 +2106,7 @@ type LawSetting struct {
 
 func (x *LawSetting) Reset() {
 	*x = LawSetting{}
-	mi := &file_weir_proto_msgTypes[25]
+	mi := &file_weir_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2118,7 @@ func (x *LawSetting) String() string {
 func (*LawSetting) ProtoMessage() {}
 
 func (x *LawSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[25]
+	mi := &file_weir_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2131,7 @@ func (x *LawSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LawSetting.ProtoReflect.Descriptor instead.
 func (*LawSetting) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{25}
+	return file_weir_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LawSetting) GetLaw() string {
@@ -2062,7 +2165,7 @@ type PlannedPort struct {
 
 func (x *PlannedPort) Reset() {
 	*x = PlannedPort{}
-	mi := &file_weir_proto_msgTypes[26]
+	mi := &file_weir_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2177,7 @@ func (x *PlannedPort) String() string {
 func (*PlannedPort) ProtoMessage() {}
 
 func (x *PlannedPort) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[26]
+	mi := &file_weir_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2190,7 @@ func (x *PlannedPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedPort.ProtoReflect.Descriptor instead.
 func (*PlannedPort) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{26}
+	return file_weir_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlannedPort) GetPort() uint32 {
@@ -2120,7 +2223,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_weir_proto_msgTypes[27]
+	mi := &file_weir_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2235,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[27]
+	mi := &file_weir_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2248,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{27}
+	return file_weir_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Grant) GetOwner() uint32 {
@@ -2216,7 +2319,7 @@ type PairMarks struct {
 
 func (x *PairMarks) Reset() {
 	*x = PairMarks{}
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2331,7 @@ func (x *PairMarks) String() string {
 func (*PairMarks) ProtoMessage() {}
 
 func (x *PairMarks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[28]
+	mi := &file_weir_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2344,7 @@ func (x *PairMarks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairMarks.ProtoReflect.Descriptor instead.
 func (*PairMarks) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{28}
+	return file_weir_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PairMarks) GetOrigin() *Origin {
@@ -2270,7 +2373,7 @@ type MarkedPair struct {
 
 func (x *MarkedPair) Reset() {
 	*x = MarkedPair{}
-	mi := &file_weir_proto_msgTypes[29]
+	mi := &file_weir_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2385,7 @@ func (x *MarkedPair) String() string {
 func (*MarkedPair) ProtoMessage() {}
 
 func (x *MarkedPair) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[29]
+	mi := &file_weir_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2398,7 @@ func (x *MarkedPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkedPair.ProtoReflect.Descriptor instead.
 func (*MarkedPair) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{29}
+	return file_weir_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MarkedPair) GetSource() []byte {
@@ -2333,7 +2436,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_weir_proto_msgTypes[30]
+	mi := &file_weir_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2448,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[30]
+	mi := &file_weir_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2461,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{30}
+	return file_weir_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Flow) GetSource() []byte {
@@ -2408,7 +2511,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_proto_msgTypes[31]
+	mi := &file_weir_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2523,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[31]
+	mi := &file_weir_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2536,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{31}
+	return file_weir_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Heartbeat) GetController() *Controller {
@@ -2467,7 +2570,7 @@ type HeldBucket struct {
 
 func (x *HeldBucket) Reset() {
 	*x = HeldBucket{}
-	mi := &file_weir_proto_msgTypes[32]
+	mi := &file_weir_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2582,7 @@ func (x *HeldBucket) String() string {
 func (*HeldBucket) ProtoMessage() {}
 
 func (x *HeldBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_proto_msgTypes[32]
+	mi := &file_weir_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2595,7 @@ func (x *HeldBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBucket.ProtoReflect.Descriptor instead.
 func (*HeldBucket) Descriptor() ([]byte, []int) {
-	return file_weir_proto_rawDescGZIP(), []int{32}
+	return file_weir_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HeldBucket) GetBucket() uint32 {
@@ -2543,7 +2646,7 @@ const file_weir_proto_rawDesc = "" +
 	"\rfurther_marks\x18\v \x01(\x04R\ffurtherMarks\"D\n" +
 	"\vSourceMarks\x12\x0e\n" +
 	"\x02vm\x18\x01 \x01(\rR\x02vm\x12%\n" +
-	"\x0emarked_packets\x18\x02 \x01(\x04R\rmarkedPackets\"\xbf\x02\n" +
+	"\x0emarked_packets\x18\x02 \x01(\x04R\rmarkedPackets\"\xea\x02\n" +
 	"\x06Events\x12'\n" +
 	"\x06origin\x18\x01 \x01(\v2\x0f.weir.v1.OriginR\x06origin\x12\x16\n" +
 	"\x06switch\x18\x02 \x01(\x04R\x06switch\x12\x12\n" +
@@ -2552,7 +2655,16 @@ const file_weir_proto_rawDesc = "" +
 	"\x05drops\x18\x05 \x03(\v2\r.weir.v1.DropR\x05drops\x12/\n" +
 	"\tdeadlines\x18\x06 \x03(\v2\x11.weir.v1.DeadlineR\tdeadlines\x12)\n" +
 	"\x05state\x18\a \x01(\v2\x13.weir.v1.AgentStateR\x05state\x120\n" +
-	"\tinventory\x18\b \x01(\v2\x12.weir.v1.InventoryR\tinventory\"\xe9\x01\n" +
+	"\tinventory\x18\b \x01(\v2\x12.weir.v1.InventoryR\tinventory\x12)\n" +
+	"\x05flows\x18\t \x03(\v2\x13.weir.v1.FlowReportR\x05flows\"\x8e\x01\n" +
+	"\n" +
+	"FlowReport\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12!\n" +
+	"\x04flow\x18\x02 \x01(\v2\r.weir.v1.FlowR\x04flow\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12\x14\n" +
+	"\x05began\x18\x04 \x01(\bR\x05began\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\"\xe9\x01\n" +
 	"\tInventory\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\rR\x04part\x12\x14\n" +
@@ -2616,12 +2728,14 @@ const file_weir_proto_rawDesc = "" +
 	"\x04Drop\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12!\n" +
 	"\x04flow\x18\x02 \x01(\v2\r.weir.v1.FlowR\x04flow\x12!\n" +
-	"\ftcp_sequence\x18\x03 \x01(\rR\vtcpSequence\"i\n" +
+	"\ftcp_sequence\x18\x03 \x01(\rR\vtcpSequence\"\x97\x01\n" +
 	"\bDeadline\x12!\n" +
 	"\x04flow\x18\x01 \x01(\v2\r.weir.v1.FlowR\x04flow\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12\x1b\n" +
-	"\twithin_ns\x18\x03 \x01(\x04R\bwithinNs\"\xa6\x02\n" +
+	"\twithin_ns\x18\x03 \x01(\x04R\bwithinNs\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\rR\x05value\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\x04R\x06number\"\xa6\x02\n" +
 	"\n" +
 	"AgentState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12'\n" +
@@ -2750,7 +2864,7 @@ func file_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_weir_proto_goTypes = []any{
 	(Excess)(0),          // 0: weir.v1.Excess
 	(GrantKind)(0),       // 1: weir.v1.GrantKind
@@ -2759,85 +2873,88 @@ var file_weir_proto_goTypes = []any{
 	(*PortReport)(nil),   // 4: weir.v1.PortReport
 	(*SourceMarks)(nil),  // 5: weir.v1.SourceMarks
 	(*Events)(nil),       // 6: weir.v1.Events
-	(*Inventory)(nil),    // 7: weir.v1.Inventory
-	(*Hypervisor)(nil),   // 8: weir.v1.Hypervisor
-	(*SwitchPort)(nil),   // 9: weir.v1.SwitchPort
-	(*Guest)(nil),        // 10: weir.v1.Guest
-	(*Range)(nil),        // 11: weir.v1.Range
-	(*Arrivals)(nil),     // 12: weir.v1.Arrivals
-	(*NewPair)(nil),      // 13: weir.v1.NewPair
-	(*Drop)(nil),         // 14: weir.v1.Drop
-	(*Deadline)(nil),     // 15: weir.v1.Deadline
-	(*AgentState)(nil),   // 16: weir.v1.AgentState
-	(*PlanState)(nil),    // 17: weir.v1.PlanState
-	(*PortState)(nil),    // 18: weir.v1.PortState
-	(*RefusedGrant)(nil), // 19: weir.v1.RefusedGrant
-	(*SeenTerm)(nil),     // 20: weir.v1.SeenTerm
-	(*LiveGrant)(nil),    // 21: weir.v1.LiveGrant
-	(*Controller)(nil),   // 22: weir.v1.Controller
-	(*Command)(nil),      // 23: weir.v1.Command
-	(*HostPlan)(nil),     // 24: weir.v1.HostPlan
-	(*GuestShare)(nil),   // 25: weir.v1.GuestShare
-	(*PortPlan)(nil),     // 26: weir.v1.PortPlan
-	(*LawSetting)(nil),   // 27: weir.v1.LawSetting
-	(*PlannedPort)(nil),  // 28: weir.v1.PlannedPort
-	(*Grant)(nil),        // 29: weir.v1.Grant
-	(*PairMarks)(nil),    // 30: weir.v1.PairMarks
-	(*MarkedPair)(nil),   // 31: weir.v1.MarkedPair
-	(*Flow)(nil),         // 32: weir.v1.Flow
-	(*Heartbeat)(nil),    // 33: weir.v1.Heartbeat
-	(*HeldBucket)(nil),   // 34: weir.v1.HeldBucket
-	nil,                  // 35: weir.v1.Hypervisor.LabelsEntry
-	nil,                  // 36: weir.v1.SwitchPort.LabelsEntry
-	nil,                  // 37: weir.v1.Guest.LabelsEntry
+	(*FlowReport)(nil),   // 7: weir.v1.FlowReport
+	(*Inventory)(nil),    // 8: weir.v1.Inventory
+	(*Hypervisor)(nil),   // 9: weir.v1.Hypervisor
+	(*SwitchPort)(nil),   // 10: weir.v1.SwitchPort
+	(*Guest)(nil),        // 11: weir.v1.Guest
+	(*Range)(nil),        // 12: weir.v1.Range
+	(*Arrivals)(nil),     // 13: weir.v1.Arrivals
+	(*NewPair)(nil),      // 14: weir.v1.NewPair
+	(*Drop)(nil),         // 15: weir.v1.Drop
+	(*Deadline)(nil),     // 16: weir.v1.Deadline
+	(*AgentState)(nil),   // 17: weir.v1.AgentState
+	(*PlanState)(nil),    // 18: weir.v1.PlanState
+	(*PortState)(nil),    // 19: weir.v1.PortState
+	(*RefusedGrant)(nil), // 20: weir.v1.RefusedGrant
+	(*SeenTerm)(nil),     // 21: weir.v1.SeenTerm
+	(*LiveGrant)(nil),    // 22: weir.v1.LiveGrant
+	(*Controller)(nil),   // 23: weir.v1.Controller
+	(*Command)(nil),      // 24: weir.v1.Command
+	(*HostPlan)(nil),     // 25: weir.v1.HostPlan
+	(*GuestShare)(nil),   // 26: weir.v1.GuestShare
+	(*PortPlan)(nil),     // 27: weir.v1.PortPlan
+	(*LawSetting)(nil),   // 28: weir.v1.LawSetting
+	(*PlannedPort)(nil),  // 29: weir.v1.PlannedPort
+	(*Grant)(nil),        // 30: weir.v1.Grant
+	(*PairMarks)(nil),    // 31: weir.v1.PairMarks
+	(*MarkedPair)(nil),   // 32: weir.v1.MarkedPair
+	(*Flow)(nil),         // 33: weir.v1.Flow
+	(*Heartbeat)(nil),    // 34: weir.v1.Heartbeat
+	(*HeldBucket)(nil),   // 35: weir.v1.HeldBucket
+	nil,                  // 36: weir.v1.Hypervisor.LabelsEntry
+	nil,                  // 37: weir.v1.SwitchPort.LabelsEntry
+	nil,                  // 38: weir.v1.Guest.LabelsEntry
 }
 var file_weir_proto_depIdxs = []int32{
 	2,  // 0: weir.v1.Telemetry.origin:type_name -> weir.v1.Origin
 	4,  // 1: weir.v1.Telemetry.ports:type_name -> weir.v1.PortReport
 	5,  // 2: weir.v1.PortReport.sources:type_name -> weir.v1.SourceMarks
 	2,  // 3: weir.v1.Events.origin:type_name -> weir.v1.Origin
-	12, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
-	14, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
-	15, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
-	16, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
-	7,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
-	9,  // 9: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
-	10, // 10: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
-	8,  // 11: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
-	35, // 12: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
-	36, // 13: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
-	11, // 14: weir.v1.Guest.addresses:type_name -> weir.v1.Range
-	37, // 15: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
-	13, // 16: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
-	32, // 17: weir.v1.Drop.flow:type_name -> weir.v1.Flow
-	32, // 18: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
-	20, // 19: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
-	21, // 20: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
-	17, // 21: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
-	19, // 22: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
-	17, // 23: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
-	18, // 24: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
-	22, // 25: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
-	29, // 26: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
-	22, // 27: weir.v1.Command.controller:type_name -> weir.v1.Controller
-	29, // 28: weir.v1.Command.grants:type_name -> weir.v1.Grant
-	26, // 29: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
-	24, // 30: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
-	25, // 31: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
-	0,  // 32: weir.v1.GuestShare.excess:type_name -> weir.v1.Excess
-	27, // 33: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
-	28, // 34: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
-	1,  // 35: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
-	32, // 36: weir.v1.Grant.flow:type_name -> weir.v1.Flow
-	2,  // 37: weir.v1.PairMarks.origin:type_name -> weir.v1.Origin
-	31, // 38: weir.v1.PairMarks.pairs:type_name -> weir.v1.MarkedPair
-	22, // 39: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
-	34, // 40: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	13, // 4: weir.v1.Events.arrivals:type_name -> weir.v1.Arrivals
+	15, // 5: weir.v1.Events.drops:type_name -> weir.v1.Drop
+	16, // 6: weir.v1.Events.deadlines:type_name -> weir.v1.Deadline
+	17, // 7: weir.v1.Events.state:type_name -> weir.v1.AgentState
+	8,  // 8: weir.v1.Events.inventory:type_name -> weir.v1.Inventory
+	7,  // 9: weir.v1.Events.flows:type_name -> weir.v1.FlowReport
+	33, // 10: weir.v1.FlowReport.flow:type_name -> weir.v1.Flow
+	10, // 11: weir.v1.Inventory.ports:type_name -> weir.v1.SwitchPort
+	11, // 12: weir.v1.Inventory.guests:type_name -> weir.v1.Guest
+	9,  // 13: weir.v1.Inventory.hypervisor:type_name -> weir.v1.Hypervisor
+	36, // 14: weir.v1.Hypervisor.labels:type_name -> weir.v1.Hypervisor.LabelsEntry
+	37, // 15: weir.v1.SwitchPort.labels:type_name -> weir.v1.SwitchPort.LabelsEntry
+	12, // 16: weir.v1.Guest.addresses:type_name -> weir.v1.Range
+	38, // 17: weir.v1.Guest.labels:type_name -> weir.v1.Guest.LabelsEntry
+	14, // 18: weir.v1.Arrivals.pairs:type_name -> weir.v1.NewPair
+	33, // 19: weir.v1.Drop.flow:type_name -> weir.v1.Flow
+	33, // 20: weir.v1.Deadline.flow:type_name -> weir.v1.Flow
+	21, // 21: weir.v1.AgentState.terms:type_name -> weir.v1.SeenTerm
+	22, // 22: weir.v1.AgentState.grants:type_name -> weir.v1.LiveGrant
+	18, // 23: weir.v1.AgentState.plan:type_name -> weir.v1.PlanState
+	20, // 24: weir.v1.AgentState.refused:type_name -> weir.v1.RefusedGrant
+	18, // 25: weir.v1.AgentState.host_plan:type_name -> weir.v1.PlanState
+	19, // 26: weir.v1.PlanState.ports:type_name -> weir.v1.PortState
+	23, // 27: weir.v1.SeenTerm.controller:type_name -> weir.v1.Controller
+	30, // 28: weir.v1.LiveGrant.grant:type_name -> weir.v1.Grant
+	23, // 29: weir.v1.Command.controller:type_name -> weir.v1.Controller
+	30, // 30: weir.v1.Command.grants:type_name -> weir.v1.Grant
+	27, // 31: weir.v1.Command.plan:type_name -> weir.v1.PortPlan
+	25, // 32: weir.v1.Command.host_plan:type_name -> weir.v1.HostPlan
+	26, // 33: weir.v1.HostPlan.guests:type_name -> weir.v1.GuestShare
+	0,  // 34: weir.v1.GuestShare.excess:type_name -> weir.v1.Excess
+	28, // 35: weir.v1.PortPlan.settings:type_name -> weir.v1.LawSetting
+	29, // 36: weir.v1.PortPlan.ports:type_name -> weir.v1.PlannedPort
+	1,  // 37: weir.v1.Grant.kind:type_name -> weir.v1.GrantKind
+	33, // 38: weir.v1.Grant.flow:type_name -> weir.v1.Flow
+	2,  // 39: weir.v1.PairMarks.origin:type_name -> weir.v1.Origin
+	32, // 40: weir.v1.PairMarks.pairs:type_name -> weir.v1.MarkedPair
+	23, // 41: weir.v1.Heartbeat.controller:type_name -> weir.v1.Controller
+	35, // 42: weir.v1.Heartbeat.held:type_name -> weir.v1.HeldBucket
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_weir_proto_init() }
@@ -2851,7 +2968,7 @@ func file_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_proto_rawDesc), len(file_weir_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

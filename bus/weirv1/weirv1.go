@@ -24,6 +24,8 @@ const (
 	MaxPairs     = 64        // at one port
 	MaxDrops     = 256
 	MaxDeadlines = 256
+	MaxFlows     = 512  // in an Events
+	MaxValue     = 100  // of a deadline
 	MaxGrants    = 1024 // in one message
 	MaxGuests    = 4096 // VMs of an agent
 	MaxParts     = 64   // of an inventory

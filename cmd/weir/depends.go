@@ -15,6 +15,7 @@ import (
 	"weir/controller"
 	"weir/datapath"
 	"weir/datapath/core"
+	"weir/deadline"
 	"weir/experiment"
 	"weir/lab"
 	"weir/law"
@@ -38,7 +39,7 @@ var dependsOn = map[string][]sources{
 	experiment.WorldLab: {
 		{"datapath/core", core.Headers}, {"datapath", datapath.Sources}, {"experiment", experiment.Sources},
 		{"lab", lab.Sources}, {"controller", controller.Sources}, {"bus", bus.Sources},
-		{"agent/agentd", agentd.Sources}, {"law", law.Sources},
+		{"agent/agentd", agentd.Sources}, {"deadline", deadline.Sources}, {"law", law.Sources},
 	},
 }
 

@@ -23,6 +23,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of sed.initial_window": {{see: inTest, says: "../../law/sed/law_test.go TestFirst"}},
 	"params of sed.lease":          {{see: inTest, says: "../../law/sed/law_test.go TestLease"}},
 	"params of sed.rtt":            {{see: inTest, says: "../../law/sed/law_test.go TestSE9_Units"}},
+	"params of sed.margin":         {{see: inTest, says: "../../law/sed/law_test.go TestMargin"}},
 	"params of rsed.repair":        {{see: inTest, says: "../../sim/sed_test.go TestRSED_RepairsWithoutTimeouts"}},
 	"params of rsed.park":          {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
 	"params of rsed.park_most":     {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},

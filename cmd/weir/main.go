@@ -92,7 +92,7 @@ Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
 	})
-	root.AddCommand(runCommand(), figuresCommand(), compareCommand(), labCommand(), switchCommand(), controllerCommand(), agentCommand(), busCommand(), policyCommand(), replayCommand(), traceCommand(), workerCommand(), statusCommand(), observeCommand(), doctorCommand(), openflowCommand(), versionCommand(), manCommand())
+	root.AddCommand(runCommand(), figuresCommand(), compareCommand(), labCommand(), switchCommand(), controllerCommand(), agentCommand(), busCommand(), policyCommand(), replayCommand(), traceCommand(), deadlineCommand(), workerCommand(), statusCommand(), observeCommand(), doctorCommand(), openflowCommand(), versionCommand(), manCommand())
 	addCompletions(root)
 	return root
 }

@@ -9,6 +9,7 @@ import (
 
 	"weir/law"
 	"weir/law/fabric"
+	"weir/law/flows"
 	"weir/law/inventory"
 	"weir/law/telemetry"
 )
@@ -19,6 +20,7 @@ var tags = map[uint64]any{
 	60005: telemetry.Telemetry{}, 60006: telemetry.Arrivals{},
 	60007: fabric.Joined{}, 60008: fabric.Left{}, 60009: fabric.PortChanged{}, 60010: fabric.PacketIn{}, 60011: fabric.Confirmed{},
 	60012: fabric.Expired{}, 60013: fabric.PinAsked{}, 60014: fabric.PinDropped{}, 60015: fabric.PortStats{}, 60016: fabric.StatsFailed{},
+	60017: flows.Declared{}, 60018: flows.Began{}, 60019: flows.Ended{}, 60020: flows.Progress{},
 
 	60100: law.Grant{}, 60101: fabric.SetFlow{}, 60102: fabric.DropFlow{}, 60103: fabric.SetGroup{}, 60104: fabric.DropGroup{},
 	60105: fabric.SetMeter{}, 60106: fabric.Barrier{}, 60107: fabric.PacketOut{}, 60108: fabric.AskStats{}, 60109: fabric.Report{},

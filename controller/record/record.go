@@ -12,8 +12,8 @@ package record
 import "errors"
 
 // Version is the version of the format: of the types in entry.go, and of all events and actions. A reader refuses others. Version 1 was
-// protobuf.
-const Version = 2
+// protobuf. Version 3 has events of single flows.
+const Version = 3
 
 // Limits of a recording.
 const (

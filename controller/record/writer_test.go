@@ -301,8 +301,8 @@ func TestReader_OtherVersion(t *testing.T) {
 	first := "\x2b\x0a\x0eweir-recording\x10\x01\x18\xf4\x8e\x9b\xcc\x0a\x20\x01\x2a\x02c1\x32\x031.2\x38\x80\x80\xd0\xcb\xcd\xb7\xd4\x87\x18" // protobuf
 	whole := string(headerOnly(t, &Header{Format: format, Version: Version, Piece: 1}))
 	for _, row := range []struct{ file, says string }{
-		{first, "version 1 of the format, and this build reads 2"},
-		{string(headerOnly(t, &Header{Format: format, Version: Version + 1})), "version 3 of the format, and this build reads 2"},
+		{first, "version 1 of the format, and this build reads 3"},
+		{string(headerOnly(t, &Header{Format: format, Version: Version + 1})), "version 4 of the format, and this build reads 3"},
 		{string(headerOnly(t, &Header{Format: "other"})), "does not begin as a recording does"},
 		{"", "does not begin as a recording does"},
 		{"version: 1\n", "does not begin as a recording does"},

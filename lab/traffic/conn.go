@@ -153,6 +153,7 @@ func (c *conn) serveFlow(f *flow) error {
 			return err
 		}
 		c.r.think(f)
+		c.r.declare(f.res.Src, f, c.route.listener.addr, c.local)
 		return c.send(c.server, f)
 	}
 	if err := c.receive(c.server, f); err != nil || !c.route.persistent {
@@ -176,6 +177,7 @@ func (c *conn) exchange(f *flow) error {
 		}
 		return c.receive(c.client, f)
 	}
+	c.r.declare(f.res.Src, f, c.local, c.route.listener.addr)
 	if err := c.send(c.client, f); err != nil || !c.route.persistent {
 		return err
 	}

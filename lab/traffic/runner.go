@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"weir/deadline"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/workload"
@@ -231,8 +232,31 @@ func addressOf(net Net, p place) (netip.Addr, error) {
 
 // note records a setting that could not be made, once.
 func (r *runner) note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !slices.Contains(r.unmet, text) {
 		r.unmet = append(r.unmet, text)
+	}
+}
+
+func (r *runner) unmetTexts() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unmet
+}
+
+// declare declares a flow to the agent of the host that sends its data. source and destination are the ends of the data.
+func (r *runner) declare(node string, f *flow, source, destination netip.AddrPort) {
+	if r.options.Declare == nil || f.res.Deadline == 0 || f.size == 0 {
+		return
+	}
+	left := f.res.Deadline - (time.Duration(r.clock.now()-r.t0) - f.res.Start)
+	if left <= 0 {
+		return
+	}
+	err := r.options.Declare(node, deadline.Declaration{Source: source, Destination: destination, Within: left, Bytes: uint64(f.size)})
+	if err != nil {
+		r.note(fmt.Sprintf("deadlines: %s: a flow could not be declared: %v", node, err))
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/deadline"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/workload"
@@ -52,6 +53,9 @@ type Net interface {
 type Options struct {
 	// Progress, if set, receives the progress of the run from time to time.
 	Progress func(now law.Duration, flowsDone int)
+	// Declare declares a flow with a deadline, as its program does: on the node that sends the data, before its first byte. The flow waits
+	// for it. nil: nobody wants to know. An error is one of the run's Unmet.
+	Declare func(node string, d deadline.Declaration) error
 	// Drain is how long a connection may take to end after its last flow, before it is reset; 0: 1 s.
 	Drain time.Duration
 }
@@ -144,7 +148,7 @@ const progressStep = 200 * time.Millisecond
 
 // outcome collects the flows. Nothing of the run is active any more.
 func (r *runner) outcome(partial bool) *Outcome {
-	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet, Failures: r.errs, Reopened: int(r.reopened.Load())}
+	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmetTexts(), Failures: r.errs, Reopened: int(r.reopened.Load())}
 	out.Flows = make([]result.Flow, 0, len(r.flows))
 	for _, f := range r.flows {
 		out.Flows = append(out.Flows, f.res)

@@ -21,6 +21,9 @@ type Declared struct {
 	Flow  law.Flow
 	Left  time.Duration // until the deadline, from when the event happens; 0: the flow has none
 	Bytes uint64        // of the message; 0: not known
+	Value uint32        // what it is worth, compared with others; 0 is 1
+	// Number is the number of the declaration at its host. A host sends a declaration again to a new controller. 0: it does not.
+	Number uint64
 }
 
 // Began reports a flow that a port did not know: its SYN or SYN-ACK, or data.

@@ -125,7 +125,8 @@ func (l *Law) demand(now time.Duration, f *flow, window int64, s sizes) demand {
 		d.grace = s.trip
 	}
 	d.until = max(d.until-s.trip, s.trip/2)
-	d.want = min(whole(d.left/d.until*s.trip), max(d.most, segmentBytes))
+	aim := max(d.until-l.margin, s.trip/2)
+	d.want = min(whole(d.left/aim*s.trip), max(d.most, segmentBytes))
 	return d
 }
 
@@ -150,9 +151,10 @@ func (l *Law) reserve(s sizes, plain int) float64 {
 }
 
 // admit removes flows from the urgent ones until the others can meet their deadlines with so many bytes a second. Moore's rule leaves the
-// fewest late: at each deadline that cannot be met, it gives up the flow with the most bytes left of those so far. These flows
-// become flows without deadline, behind the others. Bytes left are those of now: by the last report, a flow that is nearly done would
-// seem too late, and would be given up. For the same reason the margin counts only until a flow is admitted.
+// fewest late: at each deadline that cannot be met, it gives up the flow with the most bytes left of those so far; with values, the most
+// bytes for its value. These flows become flows without deadline, behind the others. Bytes left are those of now: by the last report, a
+// flow that is nearly done would seem too late, and would be given up. For the same reason the margin counts only until a flow is
+// admitted.
 func (l *Law) admit(at *port, rate float64) {
 	w := &l.scratch
 	w.kept = w.kept[:0]
@@ -252,11 +254,14 @@ func (l *Law) spareWindows(at *port, room int64) {
 	}
 }
 
-// largest is a heap of demands, the one with the most bytes left first.
+// largest is a heap of demands, the one with the most bytes left for its value first.
 type largest []*demand
 
+// cost returns the bytes that a flow has left, for its value.
+func (d *demand) cost() float64 { return d.now / max(d.f.message.value, 1) }
+
 func (h largest) Len() int           { return len(h) }
-func (h largest) Less(i, j int) bool { return h[i].now > h[j].now }
+func (h largest) Less(i, j int) bool { return h[i].cost() > h[j].cost() }
 func (h largest) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.

@@ -7,6 +7,7 @@ import (
 	"weir/law"
 	"weir/law/flows"
 	"weir/law/inventory"
+	"weir/law/telemetry"
 )
 
 // noLimit is a window that limits nothing (core/lease.h, RELEASED_Q8).
@@ -20,6 +21,7 @@ type Law struct {
 	p        Params
 	repair   string
 	rtt      float64 // seconds, with empty queues
+	margin   float64 // seconds
 	idle     time.Duration
 	renewal  time.Duration
 	ports    map[law.Port]*port
@@ -61,7 +63,7 @@ func New(p Params, repair string, rtt law.Duration) (*Law, error) {
 		trip = defaultRTT
 	}
 	return &Law{
-		p: p, repair: repair, rtt: trip.Seconds(), idle: max(leastIdle, 4*time.Duration(p.Interval())),
+		p: p, repair: repair, rtt: trip.Seconds(), margin: time.Duration(p.Margin).Seconds(), idle: max(leastIdle, 4*time.Duration(p.Interval()), 4*trip),
 		renewal: law.Renewal(time.Duration(p.Lease)),
 		ports:   map[law.Port]*port{}, switches: map[law.Switch][]*port{}, flows: map[law.Flow]*flow{}, ofVM: map[law.VM]int{},
 		windows: map[law.Flow]uint32{}, guests: inventory.NewGuests(),
@@ -107,6 +109,8 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 		if at := l.portOf(e.At); at != nil {
 			return l.state(now, at, e.Now, out)
 		}
+	case *telemetry.Telemetry:
+		return l.queues(now, e, out)
 	case *flows.Progress:
 		return l.progress(now, e, out)
 	case *flows.Dropped:
@@ -157,6 +161,18 @@ func (l *Law) state(now time.Duration, at *port, congested bool, out []law.Actio
 	}
 	at.congested = congested
 	return l.changed(now, at, was, triggered, out)
+}
+
+// queues takes the queues of a switch whose agent does not decide which ports are congested. The largest queue since the report before
+// counts.
+func (l *Law) queues(now time.Duration, e *telemetry.Telemetry, out []law.Action) []law.Action {
+	for i := range e.Ports {
+		at := l.portOf(law.Port{Switch: e.At, N: e.Ports[i].N})
+		if at != nil && at.queue.See(int64(e.Ports[i].PeakBytes)) {
+			out = l.state(now, at, at.queue.Congested(), out)
+		}
+	}
+	return out
 }
 
 // changed allocates or releases the windows of a port that began or ceased to limit its flows.
@@ -221,7 +237,7 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 	sweeps := now-l.swept >= time.Second
 	for _, at := range l.switches[e.At] {
 		// A message may be lost: each report has the ports' states.
-		out = l.state(now, at, slices.Contains(e.Congested, at.at.N), out)
+		out = l.state(now, at, at.queue.Congested() || slices.Contains(e.Congested, at.at.N), out)
 		if sweeps {
 			l.sweep(now, at)
 		}

@@ -13,6 +13,7 @@ import (
 	"weir/law/flows"
 	"weir/law/inventory"
 	"weir/law/lawtest"
+	"weir/law/telemetry"
 )
 
 // The queue states have hysteresis, and one message for each change (SPEC 1.10).
@@ -358,4 +359,90 @@ func TestFirst(t *testing.T) {
 	s.want("8 messages of 2000 bytes", s.began(1, 2, 3, 4, 5, 6, 7, 8), "8=free")
 	s = newScript(t, nil)
 	s.want("as printed", s.began(1, 2, 3, 4, 5, 6, 7, 8), "")
+}
+
+// Where switches report queues, the law decides which ports are congested: by the largest queue since the report before.
+func TestQueues(t *testing.T) {
+	s := newScript(t, nil)
+	queue := func(peak uint64) string {
+		return show(s.step(&telemetry.Telemetry{At: 1, T: ms, Ports: []telemetry.Port{{N: 1, PeakBytes: peak}}}))
+	}
+	s.began(1, 2)
+	if got := queue(44_999); got != "" {
+		t.Errorf("below K: %s", got)
+	}
+	if got := queue(45_000); got != "1=33580 2=32120" {
+		t.Errorf("at K: %s", got)
+	}
+	s.now += ms
+	if got := queue(22_501); got != "" {
+		t.Errorf("above the other threshold: %s", got)
+	}
+	// Progress says nothing about queues then, and releases nothing.
+	e := &flows.Progress{At: 1, Sent: []flows.Sent{{Port: 1, Flow: flowN(1), Bytes: 1000}, {Port: 1, Flow: flowN(2), Bytes: 1000}}}
+	if got := show(s.step(e)); got != "" {
+		t.Errorf("progress: %s", got)
+	}
+	if got := queue(22_500); got != "1..2=free" {
+		t.Errorf("recovered: %s", got)
+	}
+}
+
+// A host sends a declaration again to a new controller, with its number. The same one again changes nothing: else the message would begin
+// anew with what is left of it.
+func TestDeclared_Again(t *testing.T) {
+	s := newScript(t, nil)
+	s.began(1, 2)
+	s.congested(true)
+	declare := func(number, bytes uint64) {
+		s.step(&flows.Declared{Flow: flowN(1), Left: 50 * ms, Bytes: bytes, Number: number})
+	}
+	declare(7, 1e6)
+	s.now += 10 * ms
+	s.sent(map[int]uint64{1: 400_000, 2: 1000})
+	f := s.l.flows[flowN(1)]
+	if declare(7, 1e6); f.left() != 600_000 || f.message.deadline != 50*ms {
+		t.Errorf("again: %v bytes left until %v", f.left(), f.message.deadline)
+	}
+	if declare(8, 1e6); f.left() != 1e6 || f.message.deadline != 60*ms {
+		t.Errorf("the next message: %v bytes left until %v", f.left(), f.message.deadline)
+	}
+}
+
+// If not all can be in time, a message of ten times the value is kept, although it has twice as many bytes left.
+func TestAllocate_Value(t *testing.T) {
+	late := func(value uint32) int {
+		s := newScript(t, nil)
+		s.began(1, 2)
+		s.step(&flows.Declared{Flow: flowN(1), Left: 20 * ms, Bytes: 1_900_000, Value: value})
+		s.step(&flows.Declared{Flow: flowN(2), Left: 21 * ms, Bytes: 950_000, Value: 1})
+		s.congested(true)
+		if kept := s.l.scratch.urgent; len(kept) != 1 {
+			t.Fatalf("%d flows are in time", len(kept))
+		}
+		if s.l.scratch.urgent[0].f.key == flowN(2) {
+			return 1
+		}
+		return 2
+	}
+	if plain, worth := late(0), late(10); plain != 1 || worth != 2 {
+		t.Errorf("flow %d is given up, and flow %d if flow 1 has the value 10", plain, worth)
+	}
+}
+
+// With a margin windows aim at a time before the deadline. In the margin a flow that is late is not given up.
+func TestMargin(t *testing.T) {
+	for margin, want := range map[law.Duration]string{0: "11680", 10e6: "14600"} {
+		s := newScript(t, func(p *Params) { p.Margin = margin })
+		s.began(1, 2)
+		s.declared(1, 50*ms, 1e6)
+		if got := s.congested(true)[1]; got != want {
+			t.Errorf("margin %v: %s, want %s", margin, got, want)
+		}
+		s.now = 45 * ms
+		s.sent(map[int]uint64{1: 800_000, 2: 1000})
+		if kept := s.l.scratch.urgent; len(kept) != 1 {
+			t.Errorf("margin %v: 200 KB in 5 ms are given up", margin)
+		}
+	}
 }

@@ -51,6 +51,7 @@ type Params struct {
 	Period     law.Duration `json:"period" jsonschema_description:"SE-8: windows are allocated again this often; 0s: on events only, as printed"`
 	Pause      string       `json:"pause" jsonschema:"enum=hold,enum=floor,enum=zero" jsonschema_description:"SE-6: the ACKs of a flow without a share are delayed (hold), or carry a window of one segment (floor) or of zero"`
 	Hold       law.Duration `json:"hold" above:"0" jsonschema_description:"SE-6: how long an ACK of a paused flow waits at most: half of the guests' least RTO or less"`
+	Margin     law.Duration `json:"margin" jsonschema_description:"with overhead: windows aim at this long before the deadline, in addition to one RTT: for reports, commands and hosts that are late"`
 	Overhead   bool         `json:"overhead" jsonschema_description:"SE-8: shares count headers, whole segments and one RTT"`
 	RoundTrip  string       `json:"round_trip" jsonschema:"enum=queue,enum=empty" jsonschema_description:"SE-14: windows are sized with the round trip through a queue of K, or through an empty one (Eq. 4 as printed)"`
 	Shortage   string       `json:"shortage" jsonschema:"enum=part,enum=none" jsonschema_description:"the first flow whose share does not fit gets what is left (part), or nothing, as printed"`
@@ -78,9 +79,9 @@ const mostTime = law.Duration(time.Hour)
 
 // Check returns an error for parameters that cannot work together.
 func (p *Params) Check() error {
-	for _, d := range []law.Duration{p.Period, p.Hold, p.Lease, p.RTT} {
+	for _, d := range []law.Duration{p.Period, p.Hold, p.Lease, p.RTT, p.Margin} {
 		if d > mostTime {
-			return fmt.Errorf("period, hold, lease, rtt: %v is more than %v", d, mostTime)
+			return fmt.Errorf("period, hold, lease, rtt, margin: %v is more than %v", d, mostTime)
 		}
 	}
 	switch {
@@ -158,7 +159,7 @@ func spec(name string, params func() any) law.Spec {
 	return law.Spec{
 		Name: name, Folder: "sed", Title: "SED, RSED (paper 001)", Params: params, Worlds: law.BothWorlds(),
 		Sites:   []law.Site{law.SwitchPort, law.Controller, law.VMPort},
-		Signals: []law.Signal{law.Backlog, law.Drops, law.Deadline}, Claims: []law.Resource{law.ReceiveWindow},
+		Signals: []law.Signal{law.Backlog, law.Drops, law.Deadline, law.Progress}, Claims: []law.Resource{law.ReceiveWindow},
 		Metrics: metrics(), Report: report,
 	}
 }
@@ -176,7 +177,9 @@ func metrics() []law.Metric {
 
 func report(t law.Tally) (totals []law.Value, trouble []string) {
 	for _, m := range metrics() {
-		totals = append(totals, law.Value{Metric: m.Name, Value: float64(t[m.Name])})
+		if n, counted := t[m.Name]; counted { // the lab counts grants only
+			totals = append(totals, law.Value{Metric: m.Name, Value: float64(n)})
+		}
 	}
 	if t["failed"] > 0 {
 		trouble = append(trouble, "a message or a grant failed")

@@ -25,6 +25,7 @@ const (
 type port struct {
 	at        law.Port
 	rate      float64 // C, bytes a second; 0: not known, and there are no windows
+	queue     Port    // its state by the reports of queues; none come if the switch decides
 	congested bool    // by its queue
 	crowded   bool    // by flows that may begin
 	flows     []*flow // in the order in which they came
@@ -67,6 +68,8 @@ type message struct {
 	deadline    time.Duration // on the law's clock
 	from        uint64        // flow.sent when it was declared
 	bytes       uint64        // 0: not known
+	value       float64       // compared with other messages
+	number      uint64        // of the declaration; 0: none
 }
 
 // left returns the bytes that a flow still has to send (RSize). If the application does not say, it is as much as was sent: of flows
@@ -93,7 +96,7 @@ func (l *Law) portOf(at law.Port) *port {
 			l.counts.TooMany++
 			return nil
 		}
-		p = &port{at: at}
+		p = &port{at: at, queue: NewPort(&l.p)}
 		l.ports[at] = p
 		l.switches[at.Switch] = append(l.switches[at.Switch], p)
 	}
@@ -136,14 +139,17 @@ func (f *flow) window(at *port) *int64 {
 	panic("sed: a port has a flow that is not there")
 }
 
-// declare takes what an application says. A message of the past has no deadline any more.
+// declare takes what an application says. A message of the past has no deadline any more. The same declaration again changes nothing:
+// it does not say how much of the message was sent meanwhile.
 func (l *Law) declare(now time.Duration, e *flows.Declared) *flow {
 	f := l.flowOf(now, e.Flow)
-	if f == nil {
+	if f == nil || e.Number != 0 && e.Number == f.message.number {
 		return nil
 	}
 	l.counts.Declared++
-	f.message = message{hasDeadline: e.Left > 0, deadline: now + e.Left, from: f.sent, bytes: e.Bytes}
+	f.message = message{
+		hasDeadline: e.Left > 0, deadline: now + e.Left, from: f.sent, bytes: e.Bytes, value: float64(max(e.Value, 1)), number: e.Number,
+	}
 	f.sentAt, f.admitted = now, false
 	return f
 }

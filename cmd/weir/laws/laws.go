@@ -46,7 +46,7 @@ func list() []entry {
 		{siccns2.Spec(), simlaws.SICCNS2, nil},
 		controlled(gcc.Spec()),
 		{hygenicc.Spec(), simlaws.HyGenICC, func() lab.Law { return lab.Controlled(hygenicc.Spec()) }},
-		{sed.Spec(), simlaws.SED, nil},
+		{sed.Spec(), simlaws.SED, lab.SED},
 		{sed.RepairSpec(), simlaws.RSED, nil},
 	}
 }

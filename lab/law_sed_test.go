@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath/testnet"
+	"weir/deadline"
+	"weir/experiment"
+	"weir/law/sed"
+)
+
+// without is a flow without deadline, which sends until stop. Its bytes that arrive are counted.
+func without(l *Lab, from, to string, received *atomic.Int64, body func() error) error {
+	return dial(l, from, to, 0, func(client, server *net.TCPConn) error {
+		sent, got := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := io.Copy(client, zeros{})
+			sent <- err
+		}()
+		go func() {
+			b := make([]byte, 64<<10)
+			for {
+				n, err := server.Read(b)
+				if err != nil {
+					got <- err
+					return
+				}
+				received.Add(int64(n))
+			}
+		}()
+		err := body()
+		err = errors.Join(err, client.SetDeadline(time.Unix(1, 0)), server.SetDeadline(time.Unix(1, 0)))
+		for _, ended := range []chan error{sent, got} {
+			if e := <-ended; !errors.Is(e, os.ErrDeadlineExceeded) {
+				err = errors.Join(err, e)
+			}
+		}
+		return err
+	})
+}
+
+func sedRun(t *testing.T, g *graphBuilder) *experiment.Run {
+	t.Helper()
+	p := *sed.Default()
+	p.Period, p.RTT = 4e6, 2e6 // a busy machine
+	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{"sed"}, At: []string{"switch"}, Params: map[string]any{"sed": p}}
+	if err := testWorks.Check(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Two flows fill a link, and a message needs more than half of it. With a deadline, which a program declares to its host's agent, the
+// message gets that by windows that the controller grants. Without one it gets a third. Then the controller is killed: windows are
+// released, and the flow ends.
+func TestSED_DeadlineOnTheWire(t *testing.T) {
+	g := &graphBuilder{hypervisors: true} // slow links, so that a busy machine fills them
+	g.sw("switch")
+	for _, host := range []string{"sender1", "sender2", "sender3", "receiver1"} {
+		g.host(host, "switch", 20*mbit)
+	}
+	l := upWithAgents(t, "sed", g, testAgent(t))
+	r := sedRun(t, g)
+	stop, err := l.Enforce(r, testWorks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others atomic.Int64
+	// share sends a message, and returns its part of what arrived meanwhile.
+	share := func(client, server *net.TCPConn, bytes int64) float64 {
+		before := others.Load()
+		if err := send(client, server, bytes); err != nil {
+			t.Error(err)
+		}
+		part := float64(bytes) / float64(bytes+others.Load()-before)
+		return part
+	}
+	message := func(client, server *net.TCPConn) error {
+		const bytes = 6_000_000
+		plain := share(client, server, bytes/4)
+		what := deadline.Declaration{
+			Source: testnet.AddrPort(client.LocalAddr()), Destination: testnet.AddrPort(client.RemoteAddr()), Within: 4500 * time.Millisecond, Bytes: bytes,
+		}
+		if err := l.declare()("sender1", what); err != nil {
+			return err
+		}
+		begun := time.Now()
+		urgent := share(client, server, bytes)
+		t.Logf("%.0f %% of the link without deadline, %.0f %% with one of %v, after %v", 100*plain, 100*urgent, what.Within, time.Since(begun))
+		if plain > 0.5 || urgent < 1.2*plain {
+			t.Errorf("%.0f %% of the link without deadline and %.0f %% with one, want a third and more than half", 100*plain, 100*urgent)
+		}
+		// In the middle of the next message.
+		what.Within = time.Minute
+		if err := l.declare()("sender1", what); err != nil {
+			return err
+		}
+		c := l.laws[0].Attached.(*controlled)
+		if err := unix.Kill(c.controller.pid, unix.SIGKILL); err != nil {
+			return err
+		}
+		<-c.controller.ended
+		if err := send(client, server, bytes/4); err != nil {
+			return err
+		}
+		testnet.Until(t, "windows are not limited", func() bool {
+			return errors.Join(send(client, server, 200_000)) == nil && testnet.ReadTCPInfo(t, client).Snd_wnd > 60_000
+		})
+		return nil
+	}
+	err = without(l, "sender2", "receiver1", &others, func() error {
+		return without(l, "sender3", "receiver1", &others, func() error { return dial(l, "sender1", "receiver1", 0, message) })
+	})
+	if err := errors.Join(err, stop()); err != nil {
+		t.Fatal(err)
+	}
+	unmet := l.unmet.lines()
+	if !slices.ContainsFunc(unmet, func(s string) bool { return strings.HasPrefix(s, "sed.pause hold on all hosts") }) {
+		t.Errorf("what hosts cannot do is not reported: %q", unmet)
+	}
+}
+
+// Parameters that hosts of the lab cannot carry out are refused.
+func TestSED_Refuses(t *testing.T) {
+	g := dumbbell(1, true)
+	r := sedRun(t, g)
+	p := *sed.Default()
+	p.Pause = sed.PauseZero
+	r.Params["sed"] = p
+	if err := testWorks.Check(r); err == nil || !strings.Contains(err.Error(), "choose hold or floor") {
+		t.Error(err)
+	}
+	r.Params["sed"] = *sed.Default()
+	r.Config = *dumbbell(1, false).config()
+	if err := testWorks.Check(r); err == nil || !strings.Contains(err.Error(), "hypervisors") {
+		t.Error(err)
+	}
+}
