@@ -25,7 +25,7 @@ const rounding = 1e-9
 type demand struct {
 	f     *flow
 	left  float64 // bytes, when the flow's progress was reported last
-	now   float64 // bytes that are left now, if it used its window since
+	now   float64 // bytes that are left now, if it sent as fast as before, or its window allows, since
 	until float64 // seconds to the deadline, less the margin
 	grace float64 // seconds of the margin that a flow which was admitted before may use
 	want  int64   // bytes of window; Eq. (4)
@@ -115,7 +115,7 @@ func (f *flow) done() bool {
 // and a sender uses whole segments only. window is what the flow has now.
 func (l *Law) demand(now time.Duration, f *flow, window int64, s sizes) demand {
 	d := demand{f: f, left: f.left(), until: (f.message.deadline - now).Seconds()}
-	d.now = max(d.left-max(float64(window), 0)*min(now-f.sentAt, leastIdle).Seconds()/s.trip, 0)
+	d.now = max(d.left-min(max(float64(window), 0)/s.trip, f.pace)*min(now-f.sentAt, leastIdle).Seconds(), 0)
 	d.most = whole(d.left)
 	if !l.p.Overhead {
 		d.want = int64(max(d.left/d.until*s.trip, segmentBytes)) // at least one MSS (SPEC 1.10)

@@ -231,6 +231,7 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 		}
 		l.place(f, l.portOf(law.Port{Switch: e.At, N: s.Port}))
 		if s.Bytes > f.sent {
+			f.pace = float64(s.Bytes-f.sent) / max(now-f.sentAt, time.Microsecond).Seconds()
 			f.sent, f.sentAt = s.Bytes, now
 		}
 	}

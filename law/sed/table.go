@@ -43,7 +43,8 @@ type flow struct {
 	places []place
 
 	sent    uint64        // bytes, at the port that saw most
-	sentAt  time.Duration // when sent rose last
+	sentAt  time.Duration // when sent rose last, or it was paused or no more
+	pace    float64       // bytes a second until then
 	message message
 	// admitted: its deadline can be met, said the last allocation.
 	admitted bool
