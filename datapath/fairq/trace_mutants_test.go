@@ -143,8 +143,8 @@ func (m *lawMutant) overlay(t *testing.T) []string {
 	return []string{"-overlay", write("overlay.json", string(list))}
 }
 
-// place returns a directory for a mutant's sources. Equal sources have the same one, so that the compiler's results can be used again: go
-// build does not look into headers of other directories, and takes them to be the same if their names are. It ignores directories whose
+// place returns a directory for a mutant's sources. Equal sources have the same one, so that the compiler's results can be used again.
+// Its name depends on all sources, because go build does not look into headers of other directories. It ignores directories whose
 // names begin with an underscore.
 func (m *lawMutant) place(t *testing.T, headers []string) string {
 	t.Helper()

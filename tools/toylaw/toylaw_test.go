@@ -175,8 +175,8 @@ func checkControl(t *testing.T, tree string) {
 	}
 }
 
-// place returns an empty directory for a copy. It stays the same, so that compiled packages can be used again, except beside another
-// run of this test.
+// place returns an empty directory for a copy. It stays the same, so that compiled packages can be used again. If another run of this
+// test has it, the directory is a temporary one.
 func place(t *testing.T) (dir string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join(root, "out/toylaw"))
