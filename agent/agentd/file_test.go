@@ -124,46 +124,59 @@ func TestFile_Sizes(t *testing.T) {
 // onePeer is another host.
 const onePeer = "number: 7, peers: [{agent: h8, addresses: [10.0.9.0/24]}]"
 
+// withDeadlines returns a file with these keys of host.deadlines.
+func withDeadlines(keys string) string {
+	return strings.Replace(plainHost, "number: 7", "number: 7, deadlines: {"+keys+"}", 1)
+}
+
 // keysOfFile has, for each key of an Agent file, a file with the key, one to compare it with, and the test that checks its effect.
 var keysOfFile = map[string]struct{ file, without, shownBy string }{
-	"kind":                       {shownBy: "../../config/config_test.go TestKind"},
-	"version":                    {shownBy: "../../config/version_test.go TestVersion_Unknown"},
-	"name":                       {plainHost + "name: x\n", plainHost, "name_test.go TestCertificate"},
-	"bus.urls":                   {strings.Replace(plainHost, "10.0.0.5", "10.0.0.6", 1), plainHost, "host_real_test.go TestGrant_ControllerDies"},
-	"bus.keys":                   {strings.Replace(plainHost, "keys: k", "keys: l", 1), plainHost, "name_test.go TestCertificate"},
-	"bus.buckets":                {strings.Replace(plainHost, "keys: k", "keys: k, buckets: 4", 1), plainHost, "host_real_test.go TestGrant_ControllerDies"},
-	"state":                      {plainHost + "state: /x\n", plainHost, ""},
-	"host.number":                {strings.Replace(plainHost, "number: 7", "number: 8", 1), plainHost, "reload_real_test.go TestReload_VMs"},
-	"host.uplink.port":           {strings.Replace(plainHost, "eth0", "eth1", 1), plainHost, "switch_real_test.go TestFailOpen"},
-	"host.laws":                  {strings.Replace(plainHost, "number: 7", "number: 7, laws: {x: {}}", 1), plainHost, "half_real_test.go TestHalf_LimitsAndIsKilled"},
-	"host.uplink.rate":           {strings.Replace(plainHost, "eth0", "eth0, rate: 1Gbit", 1), plainHost, "reload_real_test.go TestRate"},
-	"host.pause_zero":            {strings.Replace(plainHost, "number: 7", "number: 7, pause_zero: true", 1), plainHost, "../../datapath/host/frames_test.go TestClamp_PauseZero"},
-	"host.messages":              {strings.Replace(plainHost, "number: 7", "number: 7, messages: in-band", 1), plainHost, "frames_real_test.go TestFrames_Limit"},
-	"host.peers.*.agent":         {strings.Replace(plainHost, "number: 7", onePeer, 1), plainHost, "pairs_real_test.go TestPairs_ReturnedAndHeard"},
-	"host.peers.*.addresses":     {strings.Replace(plainHost, "number: 7", onePeer, 1), strings.Replace(plainHost, "number: 7", strings.Replace(onePeer, "10.0.9.0", "10.0.8.0", 1), 1), "pairs_real_test.go TestPairs_ReturnedAndHeard"},
-	"host.vms.*.vm":              {strings.Replace(plainHost, "vm: 1", "vm: 2", 1), plainHost, "reload_real_test.go TestReload_VMs"},
-	"host.vms.*.name":            {strings.Replace(plainHost, "vm: 1", "vm: 1, name: x", 1), plainHost, ""},
-	"host.vms.*.port":            {strings.Replace(plainHost, "vnet0", "vnet1", 1), plainHost, "reload_real_test.go TestReload_VMs"},
-	"host.vms.*.mac":             {strings.Replace(plainHost, "00:01", "00:02", 1), plainHost, "reload_real_test.go TestForgedFramesAreDropped"},
-	"host.vms.*.addresses":       {strings.Replace(plainHost, "10.0.0.1]", "10.0.0.2]", 1), plainHost, "reload_real_test.go TestForgedFramesAreDropped"},
-	"host.vms.*.labels":          {strings.Replace(plainHost, "vm: 1", "vm: 1, labels: {a: b}", 1), plainHost, ""},
-	"switch.number":              {strings.Replace(plainSwitch, "number: 3", "number: 4", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
-	"switch.interval":            {strings.Replace(plainSwitch, "number: 3", "number: 3, interval: 7ms", 1), plainSwitch, "switch_real_test.go TestReload_Ports"},
-	"switch.idle":                {strings.Replace(plainSwitch, "number: 3", "number: 3, idle: 7ms", 1), plainSwitch, "../../datapath/telemetry/real_test.go TestTelemetry_RequestsOnOpenConnections"},
-	"switch.signals":             {strings.Replace(plainSwitch, "number: 3", "number: 3, signals: [marks]", 1), plainSwitch, "switch_real_test.go TestReload_Ports"},
-	"switch.ports.*.port":        {strings.Replace(plainSwitch, "swp1", "swp2", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
-	"switch.ports.*.number":      {strings.Replace(plainSwitch, "number: 1", "number: 2", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
-	"switch.ports.*.labels":      {strings.Replace(plainSwitch, "number: 1", "number: 1, labels: {a: b}", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
-	"switch.sources.*.vm":        {strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 2, addresses: [10.0.0.1]}]", 1), strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 1, addresses: [10.0.0.1]}]", 1), ""},
-	"switch.sources.*.addresses": {strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 2, addresses: [10.0.0.1]}]", 1), plainSwitch, ""},
-	"host.labels":                {strings.Replace(plainHost, "number: 7", "number: 7, labels: {rack: r1}", 1), plainHost, "bypolicy_real_test.go TestInventory_OfTheMachine"},
-	"switch.laws":                {strings.Replace(plainSwitch, "number: 3", "number: 3, laws: policy", 1), plainSwitch, "bypolicy_real_test.go TestLawsByPolicy"},
-	"switch.ports.*.rate":        {strings.Replace(plainSwitch, "number: 1", "number: 1, rate: 1Gbit", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
-	"switch.ports.*.buffer":      {strings.Replace(plainSwitch, "number: 1", "number: 1, buffer: 1MB", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
-	"switch.ports.*.rtt":         {strings.Replace(plainSwitch, "number: 1", "number: 1, rtt: 1ms", 1), plainSwitch, "../switchd/bypolicy_test.go TestPlan"},
-	"switch.ports.*.peer":        {strings.Replace(plainSwitch, "number: 1", "number: 1, peer: h1", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
-	"switch.file":                {strings.Replace(plainSwitch, "number: 3", "number: 3, file: x", 1), plainSwitch, "switch_real_test.go TestLawsInTheAgent"},
-	"metrics.listen":             {plainHost + "metrics: {listen: \"127.0.0.1:1\"}\n", plainHost, "metrics_test.go TestMetrics"},
+	"kind":                         {shownBy: "../../config/config_test.go TestKind"},
+	"version":                      {shownBy: "../../config/version_test.go TestVersion_Unknown"},
+	"name":                         {plainHost + "name: x\n", plainHost, "name_test.go TestCertificate"},
+	"bus.urls":                     {strings.Replace(plainHost, "10.0.0.5", "10.0.0.6", 1), plainHost, "host_real_test.go TestGrant_ControllerDies"},
+	"bus.keys":                     {strings.Replace(plainHost, "keys: k", "keys: l", 1), plainHost, "name_test.go TestCertificate"},
+	"bus.buckets":                  {strings.Replace(plainHost, "keys: k", "keys: k, buckets: 4", 1), plainHost, "host_real_test.go TestGrant_ControllerDies"},
+	"state":                        {plainHost + "state: /x\n", plainHost, ""},
+	"host.number":                  {strings.Replace(plainHost, "number: 7", "number: 8", 1), plainHost, "reload_real_test.go TestReload_VMs"},
+	"host.uplink.port":             {strings.Replace(plainHost, "eth0", "eth1", 1), plainHost, "switch_real_test.go TestFailOpen"},
+	"host.laws":                    {strings.Replace(plainHost, "number: 7", "number: 7, laws: {x: {}}", 1), plainHost, "half_real_test.go TestHalf_LimitsAndIsKilled"},
+	"host.uplink.rate":             {strings.Replace(plainHost, "eth0", "eth0, rate: 1Gbit", 1), plainHost, "reload_real_test.go TestRate"},
+	"host.pause_zero":              {strings.Replace(plainHost, "number: 7", "number: 7, pause_zero: true", 1), plainHost, "../../datapath/host/frames_test.go TestClamp_PauseZero"},
+	"host.messages":                {strings.Replace(plainHost, "number: 7", "number: 7, messages: in-band", 1), plainHost, "frames_real_test.go TestFrames_Limit"},
+	"host.peers.*.agent":           {strings.Replace(plainHost, "number: 7", onePeer, 1), plainHost, "pairs_real_test.go TestPairs_ReturnedAndHeard"},
+	"host.peers.*.addresses":       {strings.Replace(plainHost, "number: 7", onePeer, 1), strings.Replace(plainHost, "number: 7", strings.Replace(onePeer, "10.0.9.0", "10.0.8.0", 1), 1), "pairs_real_test.go TestPairs_ReturnedAndHeard"},
+	"host.deadlines.sockets":       {withDeadlines("sockets: /x"), withDeadlines("sockets: /y"), "declare_test.go TestDeclare_PublicDirectory"},
+	"host.deadlines.quotas":        {withDeadlines("sockets: /x, quotas: none"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Flood"},
+	"host.deadlines.vm.rate":       {withDeadlines("sockets: /x, vm: {rate: 7}"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Rate"},
+	"host.deadlines.vm.live":       {withDeadlines("sockets: /x, vm: {live: 7}"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Quotas"},
+	"host.deadlines.vm.demand":     {withDeadlines("sockets: /x, vm: {demand: 7Mbit}"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Demand"},
+	"host.deadlines.tenant.rate":   {withDeadlines("sockets: /x, tenant: {rate: 7}"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Rate"},
+	"host.deadlines.tenant.live":   {withDeadlines("sockets: /x, tenant: {live: 7}"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Quotas"},
+	"host.deadlines.tenant.demand": {withDeadlines("sockets: /x, tenant: {demand: 7Mbit}"), withDeadlines("sockets: /x"), "deadlines_test.go TestDeadlines_Demand"},
+	"host.vms.*.vm":                {strings.Replace(plainHost, "vm: 1", "vm: 2", 1), plainHost, "reload_real_test.go TestReload_VMs"},
+	"host.vms.*.name":              {strings.Replace(plainHost, "vm: 1", "vm: 1, name: x", 1), plainHost, ""},
+	"host.vms.*.port":              {strings.Replace(plainHost, "vnet0", "vnet1", 1), plainHost, "reload_real_test.go TestReload_VMs"},
+	"host.vms.*.mac":               {strings.Replace(plainHost, "00:01", "00:02", 1), plainHost, "reload_real_test.go TestForgedFramesAreDropped"},
+	"host.vms.*.addresses":         {strings.Replace(plainHost, "10.0.0.1]", "10.0.0.2]", 1), plainHost, "reload_real_test.go TestForgedFramesAreDropped"},
+	"host.vms.*.labels":            {strings.Replace(plainHost, "vm: 1", "vm: 1, labels: {a: b}", 1), plainHost, ""},
+	"switch.number":                {strings.Replace(plainSwitch, "number: 3", "number: 4", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
+	"switch.interval":              {strings.Replace(plainSwitch, "number: 3", "number: 3, interval: 7ms", 1), plainSwitch, "switch_real_test.go TestReload_Ports"},
+	"switch.idle":                  {strings.Replace(plainSwitch, "number: 3", "number: 3, idle: 7ms", 1), plainSwitch, "../../datapath/telemetry/real_test.go TestTelemetry_RequestsOnOpenConnections"},
+	"switch.signals":               {strings.Replace(plainSwitch, "number: 3", "number: 3, signals: [marks]", 1), plainSwitch, "switch_real_test.go TestReload_Ports"},
+	"switch.ports.*.port":          {strings.Replace(plainSwitch, "swp1", "swp2", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
+	"switch.ports.*.number":        {strings.Replace(plainSwitch, "number: 1", "number: 2", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
+	"switch.ports.*.labels":        {strings.Replace(plainSwitch, "number: 1", "number: 1, labels: {a: b}", 1), plainSwitch, "switch_real_test.go TestTelemetry"},
+	"switch.sources.*.vm":          {strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 2, addresses: [10.0.0.1]}]", 1), strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 1, addresses: [10.0.0.1]}]", 1), ""},
+	"switch.sources.*.addresses":   {strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 2, addresses: [10.0.0.1]}]", 1), plainSwitch, ""},
+	"host.labels":                  {strings.Replace(plainHost, "number: 7", "number: 7, labels: {rack: r1}", 1), plainHost, "bypolicy_real_test.go TestInventory_OfTheMachine"},
+	"switch.laws":                  {strings.Replace(plainSwitch, "number: 3", "number: 3, laws: policy", 1), plainSwitch, "bypolicy_real_test.go TestLawsByPolicy"},
+	"switch.ports.*.rate":          {strings.Replace(plainSwitch, "number: 1", "number: 1, rate: 1Gbit", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
+	"switch.ports.*.buffer":        {strings.Replace(plainSwitch, "number: 1", "number: 1, buffer: 1MB", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
+	"switch.ports.*.rtt":           {strings.Replace(plainSwitch, "number: 1", "number: 1, rtt: 1ms", 1), plainSwitch, "../switchd/bypolicy_test.go TestPlan"},
+	"switch.ports.*.peer":          {strings.Replace(plainSwitch, "number: 1", "number: 1, peer: h1", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
+	"switch.file":                  {strings.Replace(plainSwitch, "number: 3", "number: 3, file: x", 1), plainSwitch, "switch_real_test.go TestLawsInTheAgent"},
+	"metrics.listen":               {plainHost + "metrics: {listen: \"127.0.0.1:1\"}\n", plainHost, "metrics_test.go TestMetrics"},
 }
 
 // Every key of an Agent file changes what the agent is asked to do. A key of the schema that is not in keysOfFile fails here.
@@ -176,6 +189,10 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 		c := f.config()
 		out := fmt.Sprintf("%s %+v %s %s", c.Name, c.Bus, c.State, c.Metrics)
 		if c.Host != nil {
+			if c.Host.Deadlines != nil {
+				out += fmt.Sprintf("%+v", *c.Host.Deadlines)
+				c.Host.Deadlines = nil // its address differs
+			}
 			out += fmt.Sprintf("%+v", *c.Host)
 		}
 		if c.Switch != nil {
