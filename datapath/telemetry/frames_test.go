@@ -61,7 +61,7 @@ var here = sync.OnceValue(func() uint64 {
 // note writes the note of bpf/lib/marked.h: a law at this port has marked the packet.
 func (c *skContext) note(ifindex uint32, netns uint64) {
 	const cb, note = 12, 0x57656972
-	c[cb+3], c[cb+4] = ifindex^note, uint32(netns)^uint32(netns>>32)
+	c[cb+2], c[cb+3] = ifindex^note, uint32(netns)^uint32(netns>>32)
 }
 
 // run sends a frame through the program.
