@@ -233,7 +233,7 @@ deps: ## install the packages for lab-truth
 	@scripts/apt-install iperf3 nginx-light apache2-utils
 
 deps-test: ## install the packages for the tests and for regenerating the kernel objects
-	@scripts/apt-install clang-16 llvm-16 libbpf-dev protobuf-compiler gcc libc6-dev iproute2 openvswitch-switch
+	@scripts/apt-install clang-16 llvm-16 libbpf-dev protobuf-compiler gcc libc6-dev iproute2 openvswitch-switch python3
 
 clean: ## remove all build output
 	rm -rf weir $(OUT)

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/datapath/testnet"
 	"weir/law"
 )
 
@@ -314,6 +317,24 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// A server whose address is in use says so at once, rather than after the time that a start may take.
+func TestStartServer_AddressInUse(t *testing.T) {
+	k := newKit(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	s, err := StartServer(ServerConfig{Listen: l.Addr().String(), Files: k.enrol("bus/b1"), Store: t.TempDir()})
+	if err == nil {
+		s.Close()
+		t.Fatal("the server has an address that another one uses")
+	}
+	if text := err.Error(); !strings.Contains(text, l.Addr().String()) || !strings.Contains(text, "in use") {
+		t.Errorf("%v, want the address and the cause", err)
+	}
+}
+
 // A controller sends no command to an agent whose bucket it does not hold.
 func TestRunner_CommandsItsBucketsOnly(t *testing.T) {
 	k := newKit(t)
@@ -334,7 +355,7 @@ func TestRunner_CommandsItsBucketsOnly(t *testing.T) {
 // An agent learns of each connection, and of each announcement. It then sends its whole state.
 func TestAgent_Calls(t *testing.T) {
 	k := newKit(t)
-	listen := "127.0.0.1:" + k.freePort()
+	listen := testnet.FreeAddress(t)
 	server := func() *Server {
 		s, err := StartServer(ServerConfig{Listen: listen, Files: k.enrol("bus/b1"), Store: t.TempDir(), Log: logger(k.log)})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/datapath/testnet"
 )
 
 // newCluster starts three servers from generated files.
@@ -18,7 +19,7 @@ func (k *kit) newCluster(clients ...string) (servers []*server.Server, urls []st
 	var routes []string
 	for i := range 3 {
 		e := External{
-			Name: fmt.Sprint("b", i+1), Listen: "127.0.0.1:" + k.freePort(), Cluster: "127.0.0.1:" + k.freePort(), Store: k.t.TempDir(),
+			Name: fmt.Sprint("b", i+1), Listen: testnet.FreeAddress(k.t), Cluster: testnet.FreeAddress(k.t), Store: k.t.TempDir(),
 			Files: k.enrol(fmt.Sprint("bus/b", i+1)),
 		}
 		for _, c := range clients {
@@ -82,12 +83,12 @@ func TestCluster(t *testing.T) {
 // A certificate of an agent or a controller cannot be used for a route, which has all rights.
 func TestCluster_RoutesNeedTheRole(t *testing.T) {
 	k := newKit(t)
-	genuine := External{Name: "b1", Listen: "127.0.0.1:" + k.freePort(), Cluster: "127.0.0.1:" + k.freePort(), Store: t.TempDir(), Files: k.enrol("bus/b1")}
+	genuine := External{Name: "b1", Listen: testnet.FreeAddress(k.t), Cluster: testnet.FreeAddress(t), Store: t.TempDir(), Files: k.enrol("bus/b1")}
 	genuine.Routes = []string{genuine.Cluster} // NATS needs one
 	s := k.start(&genuine)
 	for _, id := range []string{"agent/sw1", "controller/c1", "bus/b2"} {
 		e := External{
-			Name: "x-" + id[:3], Listen: "127.0.0.1:" + k.freePort(), Cluster: "127.0.0.1:" + k.freePort(), Store: t.TempDir(),
+			Name: "x-" + id[:3], Listen: testnet.FreeAddress(k.t), Cluster: testnet.FreeAddress(t), Store: t.TempDir(),
 			Files: k.enrol(id), Routes: []string{genuine.Cluster},
 		}
 		x := k.start(&e)
@@ -110,7 +111,7 @@ func TestCluster_Embedded(t *testing.T) {
 	k := newKit(t)
 	var routes []string
 	for range 3 {
-		routes = append(routes, "127.0.0.1:"+k.freePort())
+		routes = append(routes, testnet.FreeAddress(k.t))
 	}
 	var urls []string
 	for i := range 3 {

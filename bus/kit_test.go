@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/datapath/testnet"
 	"weir/internal/testlog"
 	"weir/law"
 )
@@ -86,7 +86,7 @@ func (k *kit) server(change func(*ServerConfig)) *Server {
 // external starts a nats-server from a generated file.
 func (k *kit) external(clients ...string) (url string) {
 	k.t.Helper()
-	e := External{Name: "b1", Listen: "127.0.0.1:" + k.freePort(), Store: k.t.TempDir(), Files: k.enrol("bus/b1")}
+	e := External{Name: "b1", Listen: testnet.FreeAddress(k.t), Store: k.t.TempDir(), Files: k.enrol("bus/b1")}
 	for _, c := range clients {
 		id, err := pki.ParseIdentity(c)
 		if err != nil {
@@ -124,17 +124,6 @@ func (k *kit) start(e *External) *server.Server {
 	}
 	k.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	return s
-}
-
-func (k *kit) freePort() string {
-	k.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 func (k *kit) client(files pki.Files, urls ...string) ClientConfig {

@@ -14,10 +14,11 @@ type natsLog struct {
 	log     *slog.Logger
 	limit   *rate.Limiter
 	leftOut atomic.Uint64
+	fatal   chan string // the first fault after which the server does not work
 }
 
 func newNATSLog(log *slog.Logger) *natsLog {
-	return &natsLog{log: log, limit: rate.NewLimiter(20, 200)}
+	return &natsLog{log: log, limit: rate.NewLimiter(20, 200), fatal: make(chan string, 1)}
 }
 
 func (l *natsLog) warn(format string, a []any) {
@@ -35,6 +36,14 @@ func (l *natsLog) warn(format string, a []any) {
 func (l *natsLog) Noticef(format string, a ...any) { l.log.Debug(fmt.Sprintf(format, a...)) }
 func (l *natsLog) Warnf(format string, a ...any)   { l.warn(format, a) }
 func (l *natsLog) Errorf(format string, a ...any)  { l.warn(format, a) }
-func (l *natsLog) Fatalf(format string, a ...any)  { l.log.Error("bus: " + fmt.Sprintf(format, a...)) }
 func (l *natsLog) Debugf(string, ...any)           {}
 func (l *natsLog) Tracef(string, ...any)           {}
+
+func (l *natsLog) Fatalf(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	l.log.Error("bus: " + text)
+	select {
+	case l.fatal <- text:
+	default:
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/datapath/testnet"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -47,7 +49,7 @@ func TestConn_Ready(t *testing.T) {
 	if _, err := k.ca.Revoke("operator/alice"); err != nil {
 		t.Fatal(err)
 	}
-	for url, want := range map[string]string{"tls://127.0.0.1:" + k.freePort(): "connection refused", k.server(nil).URL(): "bad certificate"} {
+	for url, want := range map[string]string{"tls://" + testnet.FreeAddress(t): "connection refused", k.server(nil).URL(): "bad certificate"} {
 		c, err := Dial(k.client(files, url))
 		if err != nil {
 			t.Fatal(err)

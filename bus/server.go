@@ -106,14 +106,33 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 	if s.nats, err = server.NewServer(o); err != nil {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
-	s.nats.SetLoggerV2(newNATSLog(cfg.Log), false, false, false)
+	log := newNATSLog(cfg.Log)
+	s.nats.SetLoggerV2(log, false, false, false)
 	s.nats.Start()
-	if !s.nats.ReadyForConnections(10 * time.Second) {
+	if err := s.ready(log.fatal); err != nil {
 		s.nats.Shutdown()
-		return nil, fmt.Errorf("start the bus: no connections on %s after 10 s; is the address in use?", cfg.Listen)
+		return nil, fmt.Errorf("start the bus on %s: %w", cfg.Listen, err)
 	}
 	s.done.Go(s.police)
 	return s, nil
+}
+
+// startLimit is long, because a store on a slow disk may be large. Faults, such as an address in use, end the start at once.
+const startLimit = 2 * time.Minute
+
+// ready waits until the server accepts connections. fatal has what it reported.
+func (s *Server) ready(fatal <-chan string) error {
+	for deadline := time.Now().Add(startLimit); time.Now().Before(deadline); {
+		if s.nats.ReadyForConnections(20 * time.Millisecond) {
+			return nil
+		}
+		select {
+		case text := <-fatal:
+			return errors.New(text)
+		default:
+		}
+	}
+	return fmt.Errorf("no connections are accepted after %v", startLimit)
 }
 
 func (s *Server) options(cfg *ServerConfig) (*server.Options, error) {

@@ -18,6 +18,7 @@ import (
 	"weir/bus"
 	"weir/bus/pki"
 	"weir/bus/weirv1"
+	"weir/datapath/testnet"
 	"weir/law"
 	"weir/law/flows"
 	"weir/law/inventory"
@@ -111,12 +112,7 @@ func newBusKit(t testing.TB) *busKit {
 	if err := k.ca.Create(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the bus must have the same address after a restart
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := testnet.FreeAddress(t) // the bus has it after a restart, too
 	k.url = "tls://" + address
 	file := filepath.Join(k.dir, "c.yaml")
 	text := fmt.Sprintf("kind: Controller\nname: bus%d\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/generation\nbus: {listen: %q, server_keys: %q, keys: %q, buckets: 4}\n",
@@ -124,6 +120,7 @@ func newBusKit(t testing.TB) *busKit {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	if k.cfg, err = Load(file, nil); err != nil {
 		t.Fatal(err)
 	}

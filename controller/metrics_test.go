@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/datapath/testnet"
 	"weir/internal/promtest"
 )
 
@@ -65,12 +65,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 // The figures of a controller with agents: its own, and those of the bus in its process.
 func TestMetrics_OfAgents(t *testing.T) {
 	k := newBusKit(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.cfg.Metrics = free.Addr().String()
-	_ = free.Close()
+	k.cfg.Metrics = testnet.FreeAddress(t)
 	k.run()
 	sw, h1 := k.agent("sw"), k.agent("h1")
 	h1.hosts(t, 7, 1, 1)

@@ -106,15 +106,13 @@ func shareOfTCP(t *testing.T, client, server *net.TCPConn, udp *atomic.Int64, by
 	return share, nil
 }
 
-// A guest that floods a link with UDP leaves another guest's TCP its share: by marks of the switch, a controller, and the shapers of both
-// hypervisors.
-func TestGCC_TCPHasItsShare(t *testing.T) {
-	p := *gcc.Default()
-	p.Gain, p.Timeout, p.MinRate, p.Increase, p.FastIncrease = 0.2, 6e6, 200e3, 6_500, 52_500
-	l, stop := sharedLink(t, "gcc", p)
+// tcpBesideUDP sends by TCP next to a flood of UDP, both of the same link. TCP must have a third of what comes, and half is right. then runs
+// while both go on.
+func tcpBesideUDP(t *testing.T, l *Lab, then func() error) error {
+	t.Helper()
 	received, end, err := udpFlood(l, "sender2", "receiver1")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
 		const first, bytes = 800_000, 2_000_000 // 2.2 s at half of the link
@@ -122,12 +120,25 @@ func TestGCC_TCPHasItsShare(t *testing.T) {
 			return err
 		}
 		share, err := shareOfTCP(t, client, server, received, bytes)
-		if err == nil && share < 0.35 {
+		if err != nil {
+			return err
+		}
+		if share < 0.35 {
 			t.Errorf("TCP has %.0f %% of what came, want a half", 100*share)
 		}
-		return err
+		return then()
 	})
-	if err := errors.Join(err, end(), stop()); err != nil {
+	return errors.Join(err, end())
+}
+
+// A guest that floods a link with UDP leaves another guest's TCP its share: by marks of the switch, a controller, and the shapers of both
+// hypervisors.
+func TestGCC_TCPHasItsShare(t *testing.T) {
+	p := *gcc.Default()
+	p.Gain, p.Timeout, p.MinRate, p.Increase, p.FastIncrease = 0.2, 6e6, 200e3, 6_500, 52_500
+	l, stop := sharedLink(t, "gcc", p)
+	err := tcpBesideUDP(t, l, func() error { return nil })
+	if err := errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -21,22 +20,7 @@ func TestHyGenICC_TCPHasItsShare(t *testing.T) {
 	p := *hygenicc.Default()
 	p.Interval, p.Period, p.Timeout, p.MinRate, p.Increase, p.Decrease = 5e6, 5e6, 20e6, 200e3, 20e3, 100e3
 	l, stop := sharedLink(t, name, p)
-	received, end, err := udpFlood(l, "sender2", "receiver1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
-		const first, bytes = 800_000, 2_000_000 // 2.2 s at half of the link
-		if err := send(client, server, first); err != nil {
-			return err
-		}
-		share, err := shareOfTCP(t, client, server, received, bytes)
-		if err != nil {
-			return err
-		}
-		if share < 0.35 {
-			t.Errorf("TCP has %.0f %% of what came, want a half", 100*share)
-		}
+	err := tcpBesideUDP(t, l, func() error {
 		testnet.Until(t, "the sender of UDP is limited", func() bool { return limits(t, l, "sender2") == 1 })
 		c := l.laws[0].Attached.(*controlled)
 		agent := c.agents[agentName(l.plan.byName["receiver1"].ports[0].peer)]
@@ -51,7 +35,7 @@ func TestHyGenICC_TCPHasItsShare(t *testing.T) {
 		t.Logf("the limits ended within %v", time.Since(killed))
 		return nil
 	})
-	if err := errors.Join(err, end(), stop()); err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -153,7 +153,7 @@ func TestDeclare_Malformed(t *testing.T) {
 func TestDeclare_Python(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("there is no python3")
+		t.Skip("no python3: the client in Python was not tried (on Debian: apt install python3)")
 	}
 	d, path := serveDeadlines(t, quotas())
 	cmd := exec.CommandContext(t.Context(), python, "../../deadline/python/test_client.py")

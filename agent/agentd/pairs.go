@@ -20,6 +20,8 @@ const (
 	// wait, and are added up.
 	marksMessages = 2000
 	marksAtOnce   = marksMessages / 20
+	// owedMost limits the pairs whose marks wait. Marks of further pairs are counted and not returned.
+	owedMost = 1 << 16
 )
 
 // pairs is the half of a law at the ports of the VMs that receive. The host counts marked packets by source. The law's messages go to the
@@ -31,6 +33,7 @@ type pairs struct {
 	send  func(to string, m *weirv1.PairMarks) error
 
 	owed   map[string]map[owedPair]uint64 // by agent: packets
+	waits  int                            // pairs in owed
 	came   []host.Came                    // memory of a reading
 	budget float64                        // messages
 	filled time.Duration                  // when the budget was
@@ -51,6 +54,7 @@ type ReturnsStatus struct {
 	Sent      uint64 `json:"sent"`           // messages
 	Lost      uint64 `json:"lost"`           // messages that the bus did not take
 	Nowhere   uint64 `json:"nowhere"`        // marks whose source belongs to no peer
+	Full      uint64 `json:"full"`           // marks of pairs beyond the limit of those that wait
 	Failed    uint64 `json:"failed"`         // readings
 	Heard     uint64 `json:"heard"`          // messages of other hosts
 	Strangers uint64 `json:"strangers"`      // of them, of agents that are no peers: they have no effect
@@ -105,19 +109,20 @@ func (h *half) returnMarks(now time.Duration) {
 	h.mu.Lock()
 	peers := h.peers
 	h.mu.Unlock()
-	nowhere := p.owe(out, peers)
+	nowhere, full := p.owe(out, peers)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts.Came += marks
 	p.counts.Nowhere += nowhere
+	p.counts.Full += full
 	if err != nil {
 		p.counts.Failed++
 	}
 	p.flush(now)
 }
 
-// owe notes marks that must be returned. It returns those of sources that belong to no peer.
-func (p *pairs) owe(actions []law.Action, to *peers) (nowhere uint64) {
+// owe notes marks that must be returned. It returns those of sources that belong to no peer, and those beyond the limit.
+func (p *pairs) owe(actions []law.Action, to *peers) (nowhere, full uint64) {
 	for _, a := range actions {
 		g, is := a.(law.Grant)
 		if !is || g.Kind != law.MarksGrant || !g.Key.Peer.IsValid() {
@@ -130,12 +135,20 @@ func (p *pairs) owe(actions []law.Action, to *peers) (nowhere uint64) {
 			nowhere += marks
 			continue
 		}
+		pair := owedPair{g.Key.Peer, g.Key.VM}
+		if _, waits := p.owed[agent][pair]; !waits {
+			if p.waits == owedMost {
+				full += marks
+				continue
+			}
+			p.waits++
+		}
 		if p.owed[agent] == nil {
 			p.owed[agent] = map[owedPair]uint64{}
 		}
-		p.owed[agent][owedPair{g.Key.Peer, g.Key.VM}] += marks
+		p.owed[agent][pair] += marks
 	}
-	return nowhere
+	return nowhere, full
 }
 
 // flush sends what is owed, as much as the budget allows. The order of a map is random, so no agent is always the last. The caller holds
@@ -155,6 +168,7 @@ func (p *pairs) flush(now time.Duration) {
 			}
 			m.Pairs = append(m.Pairs, &weirv1.MarkedPair{Source: pair.source.AsSlice(), Vm: uint32(pair.vm), Packets: min(marks, telemetry.MaxMarks)})
 			delete(owed, pair)
+			p.waits--
 		}
 		if len(owed) == 0 {
 			delete(p.owed, agent)
@@ -171,7 +185,8 @@ func (p *pairs) flush(now time.Duration) {
 func (p *pairs) count(s *ReturnsStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.Came, s.Sent, s.Lost, s.Nowhere, s.Failed = p.counts.Came, p.counts.Sent, p.counts.Lost, p.counts.Nowhere, p.counts.Failed
+	s.Came, s.Sent, s.Lost, s.Failed = p.counts.Came, p.counts.Sent, p.counts.Lost, p.counts.Failed
+	s.Nowhere, s.Full = p.counts.Nowhere, p.counts.Full
 }
 
 // heard takes the marks that an agent returned. The bus has checked that it is this agent.

@@ -69,8 +69,8 @@ func TestPairs_MessagesHaveALimit(t *testing.T) {
 			out = append(out, law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: list[i].Addresses[0].Addr()}}, Value: 2 * telemetry.OneMark})
 		}
 		out = append(out, law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: netip.AddrFrom4([4]byte{9})}}, Value: telemetry.OneMark})
-		if nowhere := p.owe(out, to); nowhere != 1 {
-			t.Fatalf("%d marks belong to no peer", nowhere)
+		if nowhere, full := p.owe(out, to); nowhere != 1 || full != 0 {
+			t.Fatalf("%d marks belong to no peer, %d are beyond the limit", nowhere, full)
 		}
 		p.flush(time.Duration(round+1) * step)
 	}
@@ -84,5 +84,33 @@ func TestPairs_MessagesHaveALimit(t *testing.T) {
 		if got := marks[list[i].Agent]; got != 2*rounds {
 			t.Fatalf("agent %s got %d marks of %d", list[i].Agent, got, 2*rounds)
 		}
+	}
+}
+
+// Senders beyond number, while the bus is slow: the memory is bounded, what is beyond it is counted, and there is room again afterwards.
+func TestPairs_WaitingHasALimit(t *testing.T) {
+	p := &pairs{log: slog.New(slog.DiscardHandler), owed: map[string]map[owedPair]uint64{}, send: func(string, *weirv1.PairMarks) error { return nil }}
+	to := newPeers([]Peer{{Agent: "h8", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
+	marksFrom := func(first, n int) (full uint64) {
+		var out []law.Action
+		for i := first; i < first+n; i++ {
+			from := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+			out = append(out, law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1, Peer: from}}, Value: 3 * telemetry.OneMark})
+		}
+		_, full = p.owe(out, to)
+		return full
+	}
+	const beyond = 100
+	if full := marksFrom(0, owedMost+beyond); full != 3*beyond || len(p.owed["h8"]) != owedMost {
+		t.Errorf("%d marks beyond the limit, %d pairs wait: want %d and %d", full, len(p.owed["h8"]), 3*beyond, owedMost)
+	}
+	if full := marksFrom(0, beyond); full != 0 || p.owed["h8"][owedPair{netip.AddrFrom4([4]byte{10}), 1}] != 6 {
+		t.Errorf("%d marks of pairs that wait already are refused", full)
+	}
+	for second := 1; len(p.owed) > 0; second++ {
+		p.flush(time.Duration(second) * time.Second)
+	}
+	if full := marksFrom(owedMost, beyond); full != 0 || p.waits != beyond {
+		t.Errorf("after all was sent: %d marks beyond the limit, %d pairs wait", full, p.waits)
 	}
 }

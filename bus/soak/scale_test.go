@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,12 +125,7 @@ func newFabric(b *testing.B, controllers int, params string) *fabricKit {
 	if err := k.ca.Create(); err != nil {
 		b.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := testnet.FreeAddress(b)
 	k.urls = []string{"tls://" + address}
 	own := k.enrol("bus/b1", "127.0.0.1")
 	if controllers > 1 {

@@ -19,6 +19,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/cmd/weir/laws"
 	"weir/controller"
+	"weir/datapath/testnet"
 	"weir/law"
 )
 
@@ -39,12 +40,7 @@ func newSystem(t *testing.T) *system {
 	if err := s.ca.Create(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := testnet.FreeAddress(t)
 	s.url, s.keys = "tls://"+address, s.enrol("operator/op")
 	file := filepath.Join(s.dir, "c.yaml")
 	text := fmt.Sprintf("kind: Controller\nname: system%d\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/generation\nbus: {listen: %q, server_keys: %q, keys: %q, buckets: 4}\nlaws: {sicc: {on_fraction: 0.01, off_rule: or}}\n",

@@ -30,11 +30,12 @@ type Flows struct {
 	spec *ebpf.CollectionSpec
 	maps kernelMaps
 
-	mu     sync.Mutex
-	ports  []*port
-	known  map[kernelSentKey]*known
-	keys   []kernelSentKey
-	values []kernelSentFlow
+	mu      sync.Mutex
+	ports   []*port
+	known   map[kernelSentKey]*known
+	reading uint64 // number of the last one
+	keys    []kernelSentKey
+	values  []kernelSentFlow
 }
 
 // port is one port of a Flows.

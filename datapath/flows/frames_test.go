@@ -85,3 +85,40 @@ func TestFrames(t *testing.T) {
 		}
 	}
 }
+
+// A guest that sends each segment from another port makes flows without end. The readings remember no more than the table has, and a flow
+// that goes on is reported.
+func TestFrames_FloodOfFlows(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 100e6, Limit: 60_000, NoIPv6: true})
+	f := attached(t, flows.Port{PortRef: p.Port, N: 7})
+	s := frames.Segment{FromPort: 4000, ToPort: 80, Flags: ack, Payload: make([]byte, 10)}
+	s.From, s.To = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
+	send := func(from uint16, seq uint32) {
+		s.FromPort, s.Seq = from, seq
+		if _, _, err := f.Run(s.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sent uint64
+	for reading := range 40 {
+		for i := range 1000 {
+			send(uint16(5000+reading*1000+i), 1)
+		}
+		send(4000, uint32(10*reading+1))
+		changes, err := f.Read(time.Duration(reading+1)*time.Millisecond, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			if c.Flow.Src.Port() == 4000 && c.Flow.Src.Addr() == s.From {
+				sent = c.Sent
+			}
+		}
+		if n, table := f.Known(); n > table {
+			t.Fatalf("reading %d: %d flows are remembered, the table has %d", reading, n, table)
+		}
+	}
+	if sent == 0 {
+		t.Error("the flow that goes on was never reported")
+	}
+}

@@ -25,6 +25,7 @@ type known struct {
 	connection uint32
 	ended      bool
 	changed    time.Duration
+	found      uint64 // the last reading that found it in the table
 }
 
 // Change is what happened to a flow at a port since the reading before.
@@ -47,6 +48,7 @@ func (c *Change) Usable() bool {
 func (f *Flows) Read(now time.Duration, out []Change) ([]Change, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.reading++
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := f.maps.Sent.BatchLookup(&cursor, f.keys, f.values, nil)
@@ -62,7 +64,9 @@ func (f *Flows) Read(now time.Duration, out []Change) ([]Change, error) {
 	}
 	for key, k := range f.known {
 		quiet := now - k.changed
-		if k.ended && quiet >= endedFor || quiet >= quietFor {
+		// An entry that the table has evicted may come back. If there are many of them, a guest makes flows that never come back.
+		evicted := k.found != f.reading && len(f.known) > most
+		if k.ended && quiet >= endedFor || quiet >= quietFor || evicted {
 			f.drop(key)
 		}
 	}
@@ -87,6 +91,7 @@ func (f *Flows) see(now time.Duration, key *kernelSentKey, v *kernelSentFlow, ou
 	case v.Bytes < k.bytes: // a new entry: the table had evicted the one before
 		k.before, k.bytes = k.before+k.bytes, 0
 	}
+	k.found = f.reading
 	if v.Bytes != k.bytes || change.Began {
 		k.bytes, k.changed = v.Bytes, now
 		change.Sent = k.before + v.Bytes

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"weir/datapath/host"
 	"weir/datapath/testnet"
 	"weir/internal/testroot"
@@ -15,20 +13,8 @@ import (
 // classQueue returns what waits in the first VM's class of the uplink, and how many packets the class dropped so far.
 func classQueue(t testing.TB, n *testnet.Hypervisor) (packets, bytes, dropped uint32) {
 	t.Helper()
-	n.Host.Must(t, func() error {
-		l, err := netlink.LinkByIndex(n.Uplink.Ifindex)
-		if err != nil {
-			return err
-		}
-		list, err := netlink.ClassList(l, 0)
-		for _, c := range list {
-			if a := c.Attrs(); a.Handle == vmClass && a.Statistics != nil && a.Statistics.Queue != nil {
-				packets, bytes, dropped = a.Statistics.Queue.Qlen, a.Statistics.Queue.Backlog, a.Statistics.Queue.Drops
-			}
-		}
-		return err
-	})
-	return packets, bytes, dropped
+	_, q := classOfVM(t, n)
+	return q.Qlen, q.Backlog, q.Drops
 }
 
 // Packets above a VM's rate wait with excess: queue, and none is lost until the limit of 70 KB. With excess: drop one waits, and the

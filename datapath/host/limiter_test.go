@@ -14,8 +14,8 @@ import (
 
 const vmClass = 0x57480010 // of the first VM
 
-// classBytes returns the bytes that the first VM's class of the uplink has sent.
-func classBytes(t testing.TB, n *testnet.Hypervisor) (sent uint64) {
+// classOfVM returns the statistics of the first VM's class of the uplink: empty ones without a class.
+func classOfVM(t testing.TB, n *testnet.Hypervisor) (basic netlink.GnetStatsBasic, queue netlink.GnetStatsQueue) {
 	t.Helper()
 	n.Host.Must(t, func() error {
 		l, err := netlink.LinkByIndex(n.Uplink.Ifindex)
@@ -24,13 +24,20 @@ func classBytes(t testing.TB, n *testnet.Hypervisor) (sent uint64) {
 		}
 		list, err := netlink.ClassList(l, 0)
 		for _, c := range list {
-			if a := c.Attrs(); a.Handle == vmClass && a.Statistics != nil && a.Statistics.Basic != nil {
-				sent = a.Statistics.Basic.Bytes
+			if a := c.Attrs(); a.Handle == vmClass && a.Statistics != nil && a.Statistics.Basic != nil && a.Statistics.Queue != nil {
+				basic, queue = *a.Statistics.Basic, *a.Statistics.Queue
 			}
 		}
 		return err
 	})
-	return sent
+	return basic, queue
+}
+
+// classBytes returns the bytes that the first VM's class of the uplink has sent.
+func classBytes(t testing.TB, n *testnet.Hypervisor) uint64 {
+	t.Helper()
+	basic, _ := classOfVM(t, n)
+	return basic.Bytes
 }
 
 // A VM limited to a tenth of a link reaches 97 % of its rate or more, in bytes of the queue discipline. Another VM fills the

@@ -39,27 +39,6 @@ static __always_inline void flows_advance(struct sent_flow *f, __u32 behind)
 	}
 }
 
-static __always_inline int flows_addresses(struct __sk_buff *ctx, const struct segment *s, struct sent_key *k)
-{
-	__u32 word[8];
-
-	if (s->is_ipv6) {
-		if (bpf_skb_load_bytes(ctx, s->l3 + 8, word, 32))
-			return 0;
-		for (int i = 0; i < 4; i++) {
-			k->source[i] = word[i];
-			k->destination[i] = word[4 + i];
-		}
-		return 1;
-	}
-	if (bpf_skb_load_bytes(ctx, s->l3 + 12, word, 8))
-		return 0;
-	k->source[2] = k->destination[2] = bpf_htonl(0xffff);
-	k->source[3] = word[0];
-	k->destination[3] = word[1];
-	return 1;
-}
-
 // Notes a segment. A function of its own, so that the verifier checks it once.
 __noinline int flows_note(struct __sk_buff *ctx, const struct segment *s)
 {
@@ -70,7 +49,7 @@ __noinline int flows_note(struct __sk_buff *ctx, const struct segment *s)
 		return 0;
 	key.port = port_number;
 	key.ports = s->ports;
-	if (!flows_addresses(ctx, s, &key))
+	if (!frame_addresses(ctx, s->l3, s->is_ipv6, key.source, key.destination))
 		return 0;
 	f = bpf_map_lookup_elem(&sent, &key);
 	if (!f) {

@@ -11,25 +11,17 @@
 
 const volatile __u32 count_came = 0;
 
-// Reads the source of an IP packet. Returns 0 if the packet is too short.
-static __always_inline int came_from(struct __sk_buff *ctx, const struct frame *f, __u32 *source)
-{
-	if (f->kind == FRAME_IPV6)
-		return !bpf_skb_load_bytes(ctx, f->l3 + 8, source, 16);
-	source[2] = bpf_htonl(0xffff);
-	return !bpf_skb_load_bytes(ctx, f->l3 + 12, &source[3], 4);
-}
-
 // Counts a packet with CE. Returns the packets that were counted. A function of its own, so that the verifier checks it once.
 __noinline int came_count(struct __sk_buff *ctx, __u32 vm)
 {
 	struct host_pair pair = {.vm = vm};
 	__u64 packets = packets_of(ctx), *n;
+	__u32 zero = 0, destination[4];
 	struct frame f = {};
-	__u32 zero = 0;
 
 	frame_read(ctx, &f);
-	if ((f.kind != FRAME_IPV4 && f.kind != FRAME_IPV6) || f.ecn != FRAME_ECN_CE || !came_from(ctx, &f, pair.peer))
+	if ((f.kind != FRAME_IPV4 && f.kind != FRAME_IPV6) || f.ecn != FRAME_ECN_CE ||
+	    !frame_addresses(ctx, f.l3, f.kind == FRAME_IPV6, pair.peer, destination))
 		return 0;
 	n = bpf_map_lookup_elem(&came, &pair);
 	// Another CPU may add the pair at the same moment.

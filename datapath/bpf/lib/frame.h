@@ -130,4 +130,28 @@ static __always_inline void frame_read(struct __sk_buff *ctx, struct frame *f)
 	frame_read_ip(ctx, f, head, *(__be16 *)(head + two - 2), two);
 }
 
+// Reads the addresses of the IP packet whose header begins at l3, one of IPv4 as ::ffff:a.b.c.d (RFC 4291 2.5.5.2). Returns 0 if the packet
+// is too short.
+static __always_inline int frame_addresses(struct __sk_buff *ctx, __u32 l3, int is_ipv6, __u32 *source, __u32 *destination)
+{
+	__u32 word[8];
+
+	if (is_ipv6) {
+		if (bpf_skb_load_bytes(ctx, l3 + 8, word, 32))
+			return 0;
+		for (int i = 0; i < 4; i++) {
+			source[i] = word[i];
+			destination[i] = word[4 + i];
+		}
+		return 1;
+	}
+	if (bpf_skb_load_bytes(ctx, l3 + 12, word, 8))
+		return 0;
+	source[0] = source[1] = destination[0] = destination[1] = 0;
+	source[2] = destination[2] = bpf_htonl(0xffff);
+	source[3] = word[0];
+	destination[3] = word[1];
+	return 1;
+}
+
 #endif

@@ -64,29 +64,6 @@ static __always_inline void raise(__u32 *most, __u32 bytes)
 	}
 }
 
-// Reads the source and the destination address of an IP packet. Returns 0 if the packet is too short.
-static __always_inline int addresses(struct __sk_buff *ctx, const struct frame *f, __u32 *source, __u32 *destination)
-{
-	__u32 word[8];
-
-	if (f->kind == FRAME_IPV6) {
-		if (bpf_skb_load_bytes(ctx, f->l3 + 8, word, 32))
-			return 0;
-		for (int i = 0; i < 4; i++) {
-			source[i] = word[i];
-			destination[i] = word[4 + i];
-		}
-		return 1;
-	}
-	if (bpf_skb_load_bytes(ctx, f->l3 + 12, word, 8))
-		return 0;
-	source[0] = source[1] = destination[0] = destination[1] = 0;
-	source[2] = destination[2] = bpf_htonl(0xffff);
-	source[3] = word[0];
-	destination[3] = word[1];
-	return 1;
-}
-
 // Counts marked packets of a VM.
 static __always_inline void count_vm(struct half *h, __u32 vm, __u64 packets)
 {
@@ -120,7 +97,7 @@ __noinline int count_marks(struct __sk_buff *ctx, struct half *h, const struct f
 		return 0;
 	packets = packets_of(ctx);
 	COUNT(&h->ce, packets);
-	if (!addresses(ctx, f, source.word, destination.word))
+	if (!frame_addresses(ctx, f->l3, f->kind == FRAME_IPV6, source.word, destination.word))
 		return 0;
 	vm = bpf_map_lookup_elem(&sources, &source);
 	if (vm && *vm)
@@ -253,7 +230,7 @@ __noinline int count_arrivals(struct __sk_buff *ctx, struct half *h, const struc
 	if (!kinds)
 		return 0;
 	if (kinds & BEGINS) {
-		if (!addresses(ctx, f, source.word, destination.word) || unspecified(source.word) || unspecified(destination.word))
+		if (!frame_addresses(ctx, f->l3, f->kind == FRAME_IPV6, source.word, destination.word) || unspecified(source.word) || unspecified(destination.word))
 			return 0;
 		note_pair(h, &source, &destination, kinds & BEGINS);
 	}
