@@ -171,11 +171,7 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 		c.params(in("params"), laws, s.Params)
 		c.together(in("laws"), laws)
 	}
-	for _, key := range sortedKeys(s.Params) {
-		if idle, is := idleIn(laws, key); is && c.Given(in("params", key)...) {
-			c.Fail(in("params", key), idle.Why, idle.Do)
-		}
-	}
+	c.idle(in("params"), laws, s.Params)
 	for k, pattern := range s.At {
 		if g == nil {
 			break
@@ -198,6 +194,23 @@ func (c *checker) together(path []string, laws []Law) {
 	}
 }
 
+// idle refuses parameters that have no effect in the laws that take them.
+func (c *checker) idle(path []string, laws []Law, params map[string]any) {
+	refuse := func(at []string, laws []Law) {
+		if idle, is := idleIn(laws, at[len(at)-1]); is && c.Given(at...) {
+			c.Fail(at, idle.Why, idle.Do)
+		}
+	}
+	for _, key := range sortedKeys(params) {
+		refuse(append(slices.Clone(path), key), laws)
+	}
+	for _, l := range laws {
+		for _, key := range sortedKeys(block(params, l.Name)) {
+			refuse(append(slices.Clone(path), l.Name, key), []Law{l})
+		}
+	}
+}
+
 // idleIn reports whether a parameter has no effect on any of the laws that have it, and why.
 func idleIn(laws []Law, key string) (why law.Idle, is bool) {
 	for i := range laws {
@@ -211,12 +224,13 @@ func idleIn(laws []Law, key string) (why law.Idle, is bool) {
 	return why, is
 }
 
-// params checks a scheme's params against the fields of its laws. Every key must belong to at least one of the
-// laws; each law gets the keys that it has.
+// params checks a scheme's params against the fields of its laws. Each law takes the keys that it has, and those under its name.
 func (c *checker) params(path []string, laws []Law, params map[string]any) {
-	var known []string
+	having := map[string][]string{} // key -> the laws that have it
 	for _, l := range laws {
-		known = append(known, l.fields()...)
+		for _, key := range l.fields() {
+			having[key] = append(having[key], l.Name)
+		}
 	}
 	given := &config.Tree{Form: config.Mapping}
 	if c.Root != nil {
@@ -224,33 +238,67 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 			given = t
 		}
 	}
+	names := lawNames(laws)
 	for _, key := range sortedKeys(params) {
-		if !slices.Contains(known, key) {
-			c.UnknownKey(append(slices.Clone(path), key), known)
+		at := append(slices.Clone(path), key)
+		switch owners := having[key]; {
+		case slices.Contains(names, key):
+		case len(owners) == 0:
+			known := sortedKeys(having)
+			if len(names) > 1 {
+				known = append(known, names...)
+			}
+			c.UnknownKey(at, known)
+		case len(owners) > 1:
+			c.Fail(at, fmt.Sprintf("%s have this parameter, each a meaning of its own", strings.Join(owners, " and ")),
+				fmt.Sprintf("%s: {%s: ...}", owners[0], key))
 		}
 	}
 	for _, l := range laws {
-		own := &config.Tree{Form: config.Mapping, At: given.At}
-		for _, fd := range given.Fields {
-			if slices.Contains(l.fields(), fd.Key) {
-				own.Fields = append(own.Fields, fd)
-			}
+		c.paramsOf(path, &l, given, params)
+	}
+}
+
+func lawNames(laws []Law) []string {
+	var names []string
+	for i := range laws {
+		names = append(names, laws[i].Name)
+	}
+	return names
+}
+
+// paramsOf checks what one law takes of a scheme's params.
+func (c *checker) paramsOf(path []string, l *Law, given *config.Tree, params map[string]any) {
+	known, own := l.fields(), given.Find(l.Name)
+	if own != nil {
+		path = append(slices.Clone(path), l.Name)
+	}
+	if own != nil && own.Form != config.Mapping {
+		c.Fail(path, fmt.Sprintf("%s's parameters are a mapping", l.Name), fmt.Sprintf("%s: {%s: ...}", l.Name, known[0]))
+		return
+	}
+	all := &config.Tree{Form: config.Mapping, At: given.At}
+	for _, fd := range given.Fields {
+		if slices.Contains(known, fd.Key) && (own == nil || own.Find(fd.Key) == nil) {
+			all.Fields = append(all.Fields, fd)
 		}
-		before := len(c.Errs)
-		c.Validate(l.schema(), own, path...)
-		if len(c.Errs) > before {
-			continue
-		}
-		decoded, err := l.decode(params)
-		if err != nil {
-			c.Fail(path, config.OneLine(err.Error()), "")
-			continue
-		}
-		for _, key := range config.Zeros(decoded) {
-			at := append(slices.Clone(path), key)
-			if !c.Meant(at) {
-				c.Fail(at, "0 is not allowed", "above 0")
-			}
+	}
+	if own != nil {
+		all.Fields = append(all.Fields, own.Fields...)
+	}
+	before := len(c.Errs)
+	c.Validate(l.schema(), all, path...)
+	if len(c.Errs) > before {
+		return
+	}
+	decoded, err := l.decode(params)
+	if err != nil {
+		c.Fail(path, config.OneLine(err.Error()), "")
+		return
+	}
+	for _, key := range config.Zeros(decoded) {
+		if at := append(slices.Clone(path), key); !c.Meant(at) {
+			c.Fail(at, "0 is not allowed", "above 0")
 		}
 	}
 }

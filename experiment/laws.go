@@ -76,11 +76,18 @@ func (l *Law) fields() []string {
 	return names
 }
 
-// decode returns the law's typed configuration: its defaults, overridden by the fields that params sets.
+// decode returns the law's typed configuration: its defaults, overridden by the fields that params sets for all laws, and by those
+// under the law's name.
 func (l *Law) decode(params map[string]any) (any, error) {
 	own := maps.Clone(params)
 	known := l.fields()
 	maps.DeleteFunc(own, func(key string, _ any) bool { return !slices.Contains(known, key) })
+	for key, value := range block(params, l.Name) {
+		if own == nil {
+			own = map[string]any{}
+		}
+		own[key] = value
+	}
 	text, err := json.Marshal(own)
 	if err != nil {
 		return nil, fmt.Errorf("params of %s: %w", l.Name, err)
@@ -101,4 +108,10 @@ func (c *Config) Network() *law.Topology {
 		}
 	}
 	return t
+}
+
+// block returns the params under a law's name, which only this law takes: params: {sicc: {interval: 5ms}}.
+func block(params map[string]any, name string) map[string]any {
+	own, _ := params[name].(map[string]any)
+	return own
 }

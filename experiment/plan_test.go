@@ -11,6 +11,7 @@ import (
 	"weir/law/fairq"
 	"weir/law/gcc"
 	"weir/law/mark"
+	"weir/law/sicc"
 )
 
 const planBase = `
@@ -362,6 +363,26 @@ func TestSchemeOfTwoLaws(t *testing.T) {
 	p := planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"sdn"}})
 	g, m := p.Runs[0].Params["gcc"].(gcc.Config), p.Runs[0].Params["ecn"].(mark.Params)
 	if g.Interval != 10e6 || g.Variant != "paper" || m.Threshold.Bytes() != 30_000 || m.NotECT != "drop" {
+		t.Errorf("%+v %+v", g, m)
+	}
+}
+
+// What stands under a law's name is for this law only, and goes before what stands for all of them.
+func TestSchemeOfTwoLaws_OwnParams(t *testing.T) {
+	for scheme, want := range map[string]law.Duration{
+		"{name: sdn, laws: [sicc, fairq], params: {sicc: {interval: 20ms}}}":                         law.Duration(fairq.Default().Interval),
+		"{name: sdn, laws: [sicc, fairq], params: {sicc: {interval: 20ms}, fairq: {interval: 2ms}}}": 2e6,
+	} {
+		text := strings.Replace(planBase, "{name: static, params: {rate: 250Mbit}}", scheme, 1)
+		p := planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"sdn"}})
+		s, f := p.Runs[0].Params["sicc"].(sicc.Params), p.Runs[0].Params["fairq"].(fairq.Params)
+		if s.Interval != 20e6 || f.Interval != want {
+			t.Errorf("%s: sicc %v, fairq %v", scheme, s.Interval, f.Interval)
+		}
+	}
+	text := strings.Replace(planBase, "{name: static, params: {rate: 250Mbit}}", "{name: sdn, laws: [gcc, ecn], params: {gcc: {interval: 10ms}, ecn: {threshold: 20pkt}}}", 1)
+	p := planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"sdn"}, Set: []string{"schemes.sdn.params.gcc.interval=7ms"}})
+	if g, m := p.Runs[0].Params["gcc"].(gcc.Config), p.Runs[0].Params["ecn"].(mark.Params); g.Interval != 7e6 || m.Threshold.Bytes() != 30_000 {
 		t.Errorf("%+v %+v", g, m)
 	}
 }
