@@ -110,7 +110,7 @@ func (c *Config) Network() *law.Topology {
 	return t
 }
 
-// block returns the params under a law's name, which only this law takes: params: {sicc: {interval: 5ms}}.
+// block returns the params under a law's name, which only this law takes: params: {LAW: {KEY: VALUE}}.
 func block(params map[string]any, name string) map[string]any {
 	own, _ := params[name].(map[string]any)
 	return own

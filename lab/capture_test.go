@@ -12,6 +12,8 @@ import (
 type segment struct {
 	src, dst          netip.AddrPort
 	syn, ack, rst     bool
+	fin               bool
+	seq, acked        uint32
 	dontFragment      bool
 	window            uint16
 	payload           int
@@ -85,7 +87,8 @@ func parseSegment(ip []byte) (s segment, ok bool) {
 	pseudo := append(append([]byte{}, ip[12:20]...), 0, unix.IPPROTO_TCP, byte(len(tcp)>>8), byte(len(tcp)))
 	return segment{
 		src: at(ip[12:16], tcp), dst: at(ip[16:20], tcp[2:]),
-		syn: tcp[13]&2 != 0, ack: tcp[13]&16 != 0, rst: tcp[13]&4 != 0,
+		syn: tcp[13]&2 != 0, ack: tcp[13]&16 != 0, rst: tcp[13]&4 != 0, fin: tcp[13]&1 != 0,
+		seq: binary.BigEndian.Uint32(tcp[4:]), acked: binary.BigEndian.Uint32(tcp[8:]),
 		dontFragment: ip[6]&0x40 != 0, window: binary.BigEndian.Uint16(tcp[14:]),
 		payload:           len(tcp) - int(tcp[12]>>4)*4,
 		checksumsComplete: fold(sum(ip[:header])) == 0xffff && fold(sum(pseudo)+sum(tcp)) == 0xffff,

@@ -328,18 +328,29 @@ func checkTheWire(t *testing.T, mix [2]string) (void []string) {
 	return void
 }
 
+// lastOf describes the last segments of a list that belong to the flow of s.
+func lastOf(list []segment, s segment) string {
+	var lines []string
+	for _, x := range list {
+		if x.src == s.src && x.dst == s.dst {
+			lines = append(lines, fmt.Sprintf("\n  seq %d, ack %d, %d B, syn %v, fin %v, rst %v, window %d", x.seq, x.acked, x.payload, x.syn, x.fin, x.rst, x.window))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-6):], "")
+}
+
 // checkSegments checks what one guest sent.
 func checkSegments(t *testing.T, what string, netstack bool, list []segment, keys map[result.Key]bool) {
 	t.Helper()
 	syns, data := 0, 0
-	for _, s := range list {
+	for i, s := range list {
 		there := result.Key{Proto: unix.IPPROTO_TCP, Src: s.src, Dst: s.dst}
 		back := result.Key{Proto: unix.IPPROTO_TCP, Src: s.dst, Dst: s.src}
 		if !keys[there] && !keys[back] {
 			t.Errorf("%s: a segment %v -> %v of no flow", what, s.src, s.dst)
 		}
 		if s.rst {
-			t.Errorf("%s: a reset %v -> %v", what, s.src, s.dst)
+			t.Errorf("%s: a reset %v -> %v, after these of the same flow:%s", what, s.src, s.dst, lastOf(list[:i+1], s))
 		}
 		if netstack && !s.checksumsComplete {
 			t.Errorf("%s: checksums of %v -> %v are wrong", what, s.src, s.dst)
