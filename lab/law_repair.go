@@ -78,7 +78,7 @@ func (w *repairs) Tally() (law.Tally, error) {
 	return t, nil
 }
 
-// Close detaches the program. What waits leaves before.
+// Close detaches the program, and lets the packets leave that wait.
 func (w *repairs) Close() error {
 	var errs []error
 	for _, r := range slices.Backward(w.switches) {

@@ -1,5 +1,5 @@
-// Package repair repairs losses at the ports of a switch (RSED): the program bpf/repair/repair.bpf.c keeps TCP segments that a full
-// queue would lose in a parking (package park), which puts them back in order at the port's rate. core/repair.h decides.
+// Package repair repairs losses at the ports of a switch (RSED). The program bpf/repair/repair.bpf.c keeps TCP segments that a full queue
+// would lose in a parking (package park), which puts them back in order at the port's rate. core/repair.h decides.
 package repair
 
 import (
@@ -19,7 +19,7 @@ const (
 	Late = 2 * time.Millisecond
 	// LongestWait bounds how long a packet is kept: half of the time after which core/repair.h takes it as lost.
 	LongestWait = 50 * time.Millisecond
-	spareWait   = time.Millisecond // of Late, for processors that are late
+	spareWait   = time.Millisecond // a reserve within Late, because processors are slow
 
 	device       = "weir-repair"
 	frameBytes   = 1514
@@ -49,8 +49,8 @@ func (p *Port) limit() uint32 {
 	return p.Queue - head
 }
 
-// Kept returns the most that is kept, in bytes: Park, or what the port sends in LongestWait or in the time of a full queue and a part of
-// Late, if that is less. So a packet that is kept is back in time.
+// Kept returns the most that is kept, in bytes. It is Park, or less: what the port sends in LongestWait, and in the time of a full queue
+// and 1 ms. So a packet that is kept is back in time.
 func (p *Port) Kept() uint32 {
 	return uint32(min(float64(p.Park), p.sends(LongestWait), float64(p.Queue)+p.sends(Late-spareWait)))
 }
@@ -71,8 +71,8 @@ type port struct {
 }
 
 // Attach puts the program at the head of each port's egress chain. All ports are in one network namespace, where it makes a parking
-// that belongs to owner. If the process ends, the programs are detached, and the parking sends what waits there. Errors name the port; they can be *attach.NoQueue, *park.Foreign,
-// *attach.MissingFeature or attach.ErrPermission. After an error nothing stays attached.
+// that belongs to owner. If the process ends, the programs are detached, and the parking sends the packets that wait. Errors name the
+// port; they can be *attach.NoQueue, *park.Foreign, *attach.MissingFeature or attach.ErrPermission. After an error nothing stays attached.
 func Attach(ports []Port, owner string) (*Repair, error) {
 	if err := Check(); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
@@ -135,7 +135,7 @@ func (r *Repair) attach(id uint32, of Port) error {
 	return err
 }
 
-// Close detaches the program from every port, sends what waits, and removes the parking. It ignores ports whose device is gone.
+// Close detaches the program from every port, sends the packets that wait, and removes the parking. It ignores ports whose device is gone.
 func (r *Repair) Close() error {
 	var errs []error
 	for _, p := range r.ports {

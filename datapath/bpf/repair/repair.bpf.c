@@ -49,7 +49,7 @@ struct {
 	__type(value, struct repair_flow);
 } repair_flows SEC(".maps");
 
-// What waits of the port.
+// The state of the port.
 struct repair_port {
 	__u64 parked_ns; // when the last packet was parked
 	__u64 back_ns;   // when the packet that came back last was parked
