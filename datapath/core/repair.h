@@ -13,7 +13,8 @@
 //
 //              within the limit             over it
 //   not TCP    pass                         drop
-//   TCP        pass; behind, if it waits    over, or behind if it waits; full, if the parking has no room
+//   TCP        pass; behind, if it waits    over
+//              behind and over are parked; if the parking has no room: full, dropped
 //
 // The parking returns packets in order, at the port's rate. So the queue has room for them if it holds a little more than
 // limit_bytes, and a packet that comes back never needs a second wait.
@@ -43,7 +44,7 @@ struct repair_flow {
 enum repair_verdict {
 	REPAIR_PASS,
 	REPAIR_OVER,   // parked: the queue has no room for it
-	REPAIR_BEHIND, // parked: packets of its flow wait
+	REPAIR_BEHIND, // parked: the queue has room for it, and packets of its flow wait
 	REPAIR_FULL,   // dropped: the parking has no room for it
 	REPAIR_OTHER,  // dropped: over the limit, and not TCP
 };
@@ -66,7 +67,7 @@ WEIR_INLINE enum repair_verdict repair_decide(const struct repair_config *config
 		return REPAIR_PASS;
 	if ((weir_u64)parked_bytes + bytes > config->park_bytes)
 		return REPAIR_FULL;
-	return waits ? REPAIR_BEHIND : REPAIR_OVER;
+	return over ? REPAIR_OVER : REPAIR_BEHIND;
 }
 
 #endif

@@ -158,7 +158,7 @@ type Stats struct {
 	Port    string
 	Seen    uint64
 	Over    uint64 // parked: the queue had no room for them
-	Behind  uint64 // parked: packets of their flow waited
+	Behind  uint64 // parked: the queue had room, and packets of their flow waited
 	Full    uint64 // dropped: the parking had no room for them
 	Other   uint64 // dropped: over the limit, and not TCP
 	Refused uint64 // should have been parked and passed: the parking is gone, or their mark or priority is in use

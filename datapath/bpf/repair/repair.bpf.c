@@ -9,7 +9,7 @@
 // A parked packet has the time when it was parked in skb->tc_index, which neither the parking's queue nor its veth changes:
 //
 //   15                              1  0
-//   | time, units of 8.192 us        | over: the queue had no room; 0: it went behind others of its flow |
+//   | time, units of 8.192 us        | over: the queue had no room; 0: it went behind its flow |
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../../core/repair.h"
