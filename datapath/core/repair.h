@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The repair of losses at a switch's port (RSED, SPEC 1.11): a TCP segment that the full queue would lose is kept in a parking,
+// The repair of losses at a switch's port (SPEC 1.11): a TCP segment that the full queue would lose is kept in a parking,
 // and joins the queue when this has drained.
 //
 // Numeric specification

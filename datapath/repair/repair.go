@@ -1,4 +1,4 @@
-// Package repair repairs losses at the ports of a switch (RSED). The program bpf/repair/repair.bpf.c keeps TCP segments that a full queue
+// Package repair repairs losses at the ports of a switch. The program bpf/repair/repair.bpf.c keeps TCP segments that a full queue
 // would lose in a parking (package park), which puts them back in order at the port's rate. core/repair.h decides.
 package repair
 

@@ -11,7 +11,7 @@ import (
 	"weir/law/sed"
 )
 
-// Repair is `repair` in the lab: switches keep the segments that a full buffer would drop.
+// Repair is `lossrepair` in the lab: switches keep the segments that a full buffer would drop.
 func Repair() Law {
 	return Law{
 		Check: func(*experiment.Run, string) error { return repair.Check() },

@@ -6,7 +6,7 @@ import (
 	"weir/law"
 )
 
-// AloneParams configures repair: the ports' part of rsed with repair: reinject, without windows.
+// AloneParams configures lossrepair: the ports' part of rsed with repair: reinject, without windows.
 type AloneParams struct {
 	Park law.Bytes `json:"park" above:"0" jsonschema_description:"the most that a port keeps: on Linux not more than it sends in the time of a full buffer and 1 ms"`
 }
@@ -19,10 +19,10 @@ func (p *AloneParams) Check() error {
 	return nil
 }
 
-// AloneSpec describes repair: switches keep the packets that a full buffer would drop, and send them later. Windows stay as they are.
+// AloneSpec describes lossrepair: switches keep the packets that a full buffer would drop, and send them later. Windows stay as they are.
 func AloneSpec() law.Spec {
 	return law.Spec{
-		Name: "repair", Params: func() any { return &AloneParams{Park: 150e3} }, Worlds: []string{law.WorldLab},
+		Name: "lossrepair", Folder: "sed", Title: "SED, RSED (paper 001)", Params: func() any { return &AloneParams{Park: 150e3} }, Worlds: []string{law.WorldLab},
 		Sites: []law.Site{law.SwitchPort}, Metrics: repairMetrics(), Report: reportOf(repairMetrics()),
 	}
 }
