@@ -71,7 +71,11 @@ func (p *programs) close() {
 // declare returns what the traffic's programs declare deadlines with; nil: no law of this run asks for them.
 func (l *Lab) declare() func(guest string, d deadline.Declaration) error {
 	for _, at := range l.laws {
-		if c, is := at.Attached.(*controlled); is && c.programs != nil {
+		of := at.Attached
+		if r, is := of.(*repaired); is {
+			of = r.Attached
+		}
+		if c, is := of.(*controlled); is && c.programs != nil {
 			return c.programs.declare
 		}
 	}

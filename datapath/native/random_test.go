@@ -17,7 +17,7 @@ var randomEvents = map[string]func() *vector.File{
 	"window": randomWindow,
 	"slots":  randomSlots, "release": randomRelease, "groups": randomGroups, "edge": randomEdge, "credit": randomCredit,
 	"grant": randomGrant, "bucket": randomBucket,
-	"arrivals": randomArrivals,
+	"arrivals": randomArrivals, "repair": randomRepair,
 }
 
 // happens returns the line of one event.

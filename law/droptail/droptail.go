@@ -14,10 +14,10 @@ type DeepParams struct {
 	More law.Bytes `json:"more" above:"0" jsonschema_description:"ports have so much buffer in addition, as a law has that keeps packets"`
 }
 
-// DeepSpec describes deeptail: droptail with more buffer than the network's, in the simulator.
+// DeepSpec describes deeptail: droptail with more buffer than the network's.
 func DeepSpec() law.Spec {
 	return law.Spec{
-		Name: "deeptail", Params: func() any { return &DeepParams{More: 150e3} }, Worlds: []string{law.WorldSim}, Sites: []law.Site{law.SwitchPort},
+		Name: "deeptail", Params: func() any { return &DeepParams{More: 150e3} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort},
 	}
 }
 

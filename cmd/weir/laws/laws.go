@@ -35,7 +35,7 @@ type entry struct {
 func list() []entry {
 	return []entry{
 		{droptail.Spec(), simlaws.DropTail, lab.DropTail},
-		{droptail.DeepSpec(), simlaws.DeepTail, nil},
+		{droptail.DeepSpec(), simlaws.DeepTail, lab.DeepTail},
 		{mark.REDSpec(), simlaws.Mark, lab.Mark},
 		{mark.ECNSpec(), simlaws.Mark, lab.Mark},
 		{static.Spec(), simlaws.Static, nil},
@@ -47,7 +47,8 @@ func list() []entry {
 		controlled(gcc.Spec()),
 		{hygenicc.Spec(), simlaws.HyGenICC, func() lab.Law { return lab.Controlled(hygenicc.Spec()) }},
 		{sed.Spec(), simlaws.SED, lab.SED},
-		{sed.RepairSpec(), simlaws.RSED, nil},
+		{sed.RepairSpec(), simlaws.RSED, lab.RSED},
+		{sed.AloneSpec(), nil, lab.Repair},
 	}
 }
 

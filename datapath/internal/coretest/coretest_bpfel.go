@@ -594,6 +594,30 @@ type CoreReleaseEvent struct {
 	Result       uint64
 }
 
+type CoreRepairEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_          structs.HostLayout
+		LimitBytes uint32
+		ParkBytes  uint32
+	}
+	Flow struct {
+		_        structs.HostLayout
+		ParkedNs uint64
+		Waiting  uint32
+		Unused   uint32
+	}
+	BackNs       uint64
+	NowNs        uint64
+	BacklogBytes uint32
+	ParkedBytes  uint32
+	Bytes        uint32
+	IsTcp        uint32
+	Waits        uint32
+	Event        uint32
+	Result       uint64
+}
+
 type CoreSlotsEvent struct {
 	_      structs.HostLayout
 	Config struct {
@@ -768,6 +792,7 @@ const (
 	CoreMapGroupsEvents   = "groups_events"
 	CoreMapMarkEvents     = "mark_events"
 	CoreMapReleaseEvents  = "release_events"
+	CoreMapRepairEvents   = "repair_events"
 	CoreMapSlotsEvents    = "slots_events"
 	CoreMapWindowEvents   = "window_events"
 	CoreProgRunArrivals   = "run_arrivals"
@@ -779,6 +804,7 @@ const (
 	CoreProgRunGroups     = "run_groups"
 	CoreProgRunMark       = "run_mark"
 	CoreProgRunRelease    = "run_release"
+	CoreProgRunRepair     = "run_repair"
 	CoreProgRunSlots      = "run_slots"
 	CoreProgRunWindow     = "run_window"
 )
@@ -834,6 +860,7 @@ type CoreProgramSpecs struct {
 	RunGroups   *ebpf.ProgramSpec `ebpf:"run_groups"`
 	RunMark     *ebpf.ProgramSpec `ebpf:"run_mark"`
 	RunRelease  *ebpf.ProgramSpec `ebpf:"run_release"`
+	RunRepair   *ebpf.ProgramSpec `ebpf:"run_repair"`
 	RunSlots    *ebpf.ProgramSpec `ebpf:"run_slots"`
 	RunWindow   *ebpf.ProgramSpec `ebpf:"run_window"`
 }
@@ -851,6 +878,7 @@ type CoreMapSpecs struct {
 	GroupsEvents   *ebpf.MapSpec `ebpf:"groups_events"`
 	MarkEvents     *ebpf.MapSpec `ebpf:"mark_events"`
 	ReleaseEvents  *ebpf.MapSpec `ebpf:"release_events"`
+	RepairEvents   *ebpf.MapSpec `ebpf:"repair_events"`
 	SlotsEvents    *ebpf.MapSpec `ebpf:"slots_events"`
 	WindowEvents   *ebpf.MapSpec `ebpf:"window_events"`
 }
@@ -890,6 +918,7 @@ type CoreMaps struct {
 	GroupsEvents   *ebpf.Map `ebpf:"groups_events"`
 	MarkEvents     *ebpf.Map `ebpf:"mark_events"`
 	ReleaseEvents  *ebpf.Map `ebpf:"release_events"`
+	RepairEvents   *ebpf.Map `ebpf:"repair_events"`
 	SlotsEvents    *ebpf.Map `ebpf:"slots_events"`
 	WindowEvents   *ebpf.Map `ebpf:"window_events"`
 }
@@ -905,6 +934,7 @@ func (m *CoreMaps) Close() error {
 		m.GroupsEvents,
 		m.MarkEvents,
 		m.ReleaseEvents,
+		m.RepairEvents,
 		m.SlotsEvents,
 		m.WindowEvents,
 	)
@@ -929,6 +959,7 @@ type CorePrograms struct {
 	RunGroups   *ebpf.Program `ebpf:"run_groups"`
 	RunMark     *ebpf.Program `ebpf:"run_mark"`
 	RunRelease  *ebpf.Program `ebpf:"run_release"`
+	RunRepair   *ebpf.Program `ebpf:"run_repair"`
 	RunSlots    *ebpf.Program `ebpf:"run_slots"`
 	RunWindow   *ebpf.Program `ebpf:"run_window"`
 }
@@ -944,6 +975,7 @@ func (p *CorePrograms) Close() error {
 		p.RunGroups,
 		p.RunMark,
 		p.RunRelease,
+		p.RunRepair,
 		p.RunSlots,
 		p.RunWindow,
 	)

@@ -39,7 +39,7 @@ func TestVectors(t *testing.T) {
 		"slots": {objects.RunSlots, objects.SlotsEvents}, "release": {objects.RunRelease, objects.ReleaseEvents},
 		"groups": {objects.RunGroups, objects.GroupsEvents}, "edge": {objects.RunEdge, objects.EdgeEvents}, "credit": {objects.RunCredit, objects.CreditEvents},
 		"grant": {objects.RunGrant, objects.GrantEvents}, "bucket": {objects.RunBucket, objects.BucketEvents},
-		"arrivals": {objects.RunArrivals, objects.ArrivalsEvents},
+		"arrivals": {objects.RunArrivals, objects.ArrivalsEvents}, "repair": {objects.RunRepair, objects.RepairEvents},
 	} {
 		machines[law] = corevec.Machines(program.run)[law]()
 	}

@@ -15,6 +15,7 @@ static int corevec_credit(void *e) { return credit_run(e); }
 static int corevec_grant(void *e) { return grant_run(e); }
 static int corevec_bucket(void *e) { return bucket_run(e); }
 static int corevec_arrivals(void *e) { return arrivals_run(e); }
+static int corevec_repair(void *e) { return repair_run(e); }
 */
 import "C"
 
@@ -47,6 +48,8 @@ func Run(value any) error {
 		unknown = C.corevec_bucket(unsafe.Pointer(e))
 	case *coretest.CoreArrivalsEvent:
 		unknown = C.corevec_arrivals(unsafe.Pointer(e))
+	case *coretest.CoreRepairEvent:
+		unknown = C.corevec_repair(unsafe.Pointer(e))
 	}
 	if unknown != 0 {
 		return errors.New("unknown event")
@@ -63,4 +66,5 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGrantEvent{})-C.sizeof_struct_grant_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreBucketEvent{})-C.sizeof_struct_bucket_event]
 	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreArrivalsEvent{})-C.sizeof_struct_arrivals_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreRepairEvent{})-C.sizeof_struct_repair_event]
 )

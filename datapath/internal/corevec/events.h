@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The events of the test vectors of core/arrivals.h, bucket.h and grant.h, and of core/fairq/slots.h, release.h, groups.h and
+// The events of the test vectors of core/arrivals.h, bucket.h, grant.h and repair.h, and of core/fairq/slots.h, release.h, groups.h and
 // edge.h, for both worlds: configuration, state, and the arguments of an event stand in one struct, which the event changes.
 // Each function gives 0, or 1 if it does not know the
 // event.
@@ -22,6 +22,7 @@ WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 #include "../../core/fairq/release.h"
 #include "../../core/fairq/slots.h"
 #include "../../core/grant.h"
+#include "../../core/repair.h"
 
 enum {
 	SLOTS_TAKE = 1,
@@ -65,6 +66,8 @@ enum {
 	BUCKET_LIMIT,
 	ARRIVALS_SEE,
 	ARRIVALS_MATTER,
+	REPAIR_DECIDE,
+	REPAIR_WAITS,
 };
 
 // One direction of a connection, and two ports.
@@ -381,6 +384,33 @@ WEIR_INLINE int arrivals_run(struct arrivals_event *e)
 		return 0;
 	case ARRIVALS_MATTER:
 		e->result = arrivals_matter(e->packet.payload, e->packet.flags);
+		return 0;
+	}
+	return 1;
+}
+
+struct repair_event {
+	struct repair_config config;
+	struct repair_flow flow;
+	weir_u64 back_ns;
+	weir_u64 now_ns;
+	weir_u32 backlog_bytes;
+	weir_u32 parked_bytes;
+	weir_u32 bytes;
+	weir_u32 is_tcp;
+	weir_u32 waits;
+	weir_u32 event;
+	weir_u64 result;
+};
+
+WEIR_INLINE int repair_run(struct repair_event *e)
+{
+	switch (e->event) {
+	case REPAIR_DECIDE:
+		e->result = repair_decide(&e->config, e->backlog_bytes, e->parked_bytes, e->bytes, e->is_tcp != 0, e->waits != 0);
+		return 0;
+	case REPAIR_WAITS:
+		e->result = repair_waits(&e->flow, e->back_ns, e->now_ns) != 0;
 		return 0;
 	}
 	return 1;

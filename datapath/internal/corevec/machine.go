@@ -1,5 +1,5 @@
 // Package corevec runs the events of the test vectors of core's counting, release, groups, edge mode, promises, credits,
-// grants and buckets. The events are C (events.h, credit_events.h). This package calls them as machine code; the kernel programs
+// grants, buckets and repairs. The events are C (events.h, credit_events.h). This package calls them as machine code; the kernel programs
 // of package coretest
 // include them.
 package corevec
@@ -58,6 +58,9 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 		},
 		"arrivals": func() vector.Machine {
 			return &machine[coretest.CoreArrivalsEvent]{run: run, state: []string{"flow_"}, events: map[string]uint64{"see": 40, "matter": 41}}
+		},
+		"repair": func() vector.Machine {
+			return &machine[coretest.CoreRepairEvent]{run: run, events: map[string]uint64{"decide": 42, "waits": 43}}
 		},
 	}
 }

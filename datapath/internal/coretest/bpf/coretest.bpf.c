@@ -143,6 +143,7 @@ EVENTS(credit);
 EVENTS(grant);
 EVENTS(bucket);
 EVENTS(arrivals);
+EVENTS(repair);
 
 #define RUN(name)                                                                          \
 	SEC("tc")                                                                          \
@@ -162,3 +163,4 @@ RUN(credit)
 RUN(grant)
 RUN(bucket)
 RUN(arrivals)
+RUN(repair)
