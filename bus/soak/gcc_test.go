@@ -21,6 +21,7 @@ import (
 type marking struct {
 	publishing
 	Hosts, VMs int // VMs of each host
+	Controller int // its process
 }
 
 func hostName(i int) string { return fmt.Sprint("host", i) }
@@ -28,7 +29,8 @@ func hostName(i int) string { return fmt.Sprint("host", i) }
 // marked has the figures that the process prints.
 type marked struct {
 	published
-	Messages uint64 // with marks, to VMs
+	Messages   uint64  // with marks, to VMs
+	Controller float64 // its processor time, in seconds
 }
 
 // runMarks prints marked as JSON. Each VM has marks at one port of one switch, all the time.
@@ -79,11 +81,17 @@ func runMarks(ctx context.Context, config string) error {
 		}
 		return err
 	}
-	out, err := m.mark(ctx, switches, states)
+	for commands.Load() < uint64(m.Hosts) && ctx.Err() == nil { // the controller gets to know the agents
+		if _, err := m.mark(ctx, switches, states, warmUp); err != nil {
+			return err
+		}
+	}
+	cpu, before, beforeCommands := cpuOf(m.Controller), messages.Load(), commands.Load()
+	out, err := m.mark(ctx, switches, states, m.For)
 	if err != nil {
 		return err
 	}
-	out.Messages, out.Commands = messages.Load(), commands.Load()
+	out.Messages, out.Commands, out.Controller = messages.Load()-before, commands.Load()-beforeCommands, cpuOf(m.Controller)-cpu
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
@@ -112,12 +120,15 @@ func (m *marking) sources(a *publisher) {
 	}
 }
 
+// warmUp is how long switches report before the figures count.
+const warmUp = time.Second
+
 // mark has all switches report each Every.
-func (m *marking) mark(ctx context.Context, switches []*publisher, states func() error) (*marked, error) {
+func (m *marking) mark(ctx context.Context, switches []*publisher, states func() error, d time.Duration) (*marked, error) {
 	out := &marked{}
 	begin, cpu := time.Now(), cpuOf(os.Getpid())
 	next, stated := begin, begin
-	for end := begin.Add(m.For); time.Now().Before(end) && ctx.Err() == nil; {
+	for end := begin.Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		time.Sleep(time.Until(next))
 		for _, a := range switches {
 			for _, r := range a.m.Ports {
@@ -183,7 +194,8 @@ func BenchmarkGCC(b *testing.B) {
 // marks has switches report marks, and reports what the controller needed.
 func (k *fabricKit) marks(m marking) {
 	k.b.Helper()
-	m.URLs, m.Dir, m.Buckets = k.urls, k.dir, 4
+	pid := k.controls[0].Process.Pid
+	m.URLs, m.Dir, m.Buckets, m.Controller = k.urls, k.dir, 4, pid
 	argument, err := json.Marshal(m)
 	if err != nil {
 		k.b.Fatal(err)
@@ -196,8 +208,7 @@ func (k *fabricKit) marks(m marking) {
 		}
 		return n
 	}
-	lost, pid := dropped(), k.controls[0].Process.Pid
-	cpu := cpuOf(pid)
+	lost := dropped()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"=marks", argumentVariable+"="+string(argument))
 	out, err := cmd.Output()
@@ -211,13 +222,12 @@ func (k *fabricKit) marks(m marking) {
 	if err != nil {
 		k.b.Fatal(err)
 	}
-	cpu = cpuOf(pid) - cpu
-	k.b.ReportMetric(100*cpu/f.Seconds, "controller-%")
+	k.b.ReportMetric(100*f.Controller/f.Seconds, "controller-%")
 	k.b.ReportMetric(float64(f.Telemetry)/f.Seconds, "reports/s")
 	k.b.ReportMetric(float64(f.Commands)/f.Seconds, "commands/s")
 	k.b.ReportMetric(float64(f.Messages)/float64(max(f.Telemetry, 1)*uint64(m.Hosts*m.VMs/m.Switches)), "answered")
 	k.b.ReportMetric(float64(f.Missed)/float64(max(f.Telemetry+f.Missed, 1)), "not-sent")
-	k.b.ReportMetric(cpu*1e6/float64(max(f.Commands, 1)), "us/command")
+	k.b.ReportMetric(f.Controller*1e6/float64(max(f.Commands, 1)), "us/command")
 	k.b.ReportMetric(memoryOf(pid), "MB")
 	if n := dropped() - lost; n > 0 {
 		k.b.Logf("%d messages were dropped before the law", n)
