@@ -121,6 +121,8 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	@echo "x-decoding: their time for a report, in units of decoding it in the same run; p99-ratio: another switch's lag during the"
 	@echo "flood, to the lag before; grants-against-others: of a VM with one flow through the port of the flood; us/...: one grant; x-heartbeat: in units of an owner's heartbeat (two calls of the kernel)"
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkScale|BenchmarkSYNFlood' -benchtime 1x -v ./bus/soak
+	@echo "SDN-GCC over the bus, 100 hosts, 25 switches: controller-%: of one processor; answered: messages to VMs, of those that all reports ask for; not-sent: intervals that the simulated switches left out, because the machine was busy"
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkGCC -benchtime 1x ./bus/soak
 	@echo "to-ACK: from a reading at a switch to the grant in an ACK; command-to-ACK: of it, from the controller's decision"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkLoop -benchtime 1000x ./agent/agentd
 	@echo "SDN-GCC's half at a controller, 100 hosts, every VM marked at 4 ports all the time: cpu-%: of one processor; x-lookup: per message to a VM, in units of a lookup in a map of all VMs in the same run"

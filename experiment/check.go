@@ -39,6 +39,7 @@ func (c *checker) meaning(f *File) {
 			c.endpoints(f, i, g)
 		}
 		c.ports(f, g)
+		c.guarantees(f, g)
 	}
 	c.windows(f)
 }

@@ -20,27 +20,35 @@ import (
 
 // File is an experiment file with the defaults filled in.
 type File struct {
-	ID       string            `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; results are stored under it"`
-	IDs      []string          `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=20,pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"the experiments of the papers that share this file"`
-	Paper    string            `json:"paper,omitempty" jsonschema_description:"where the experiment comes from"`
-	Notes    []string          `json:"notes,omitempty" jsonschema_description:"what a reader of the results must know"`
-	Worlds   []string          `json:"worlds" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"where it can run (default: lab and sim)"`
-	Duration law.Duration      `json:"duration" jsonschema:"required" jsonschema_description:"the run ends when every flow has, at latest then"`
-	Seeds    []int64           `json:"seeds" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"one run for each (default: [1])"`
-	Topology Topology          `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and the links between them"`
-	Network  Network           `json:"network" jsonschema:"required" jsonschema_description:"rate, delay and buffer of every link"`
-	Guests   Guests            `json:"guests" jsonschema_description:"how the tenants' TCP is set"`
-	Traffic  []Traffic         `json:"traffic" jsonschema:"required,minItems=1,maxItems=200" jsonschema_description:"the flows"`
-	Schemes  []Scheme          `json:"schemes" jsonschema:"required,minItems=1,maxItems=50" jsonschema_description:"the columns of the comparison"`
-	Vary     []Axis            `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes; the runs are all combinations of their values, in order"`
-	Lab      Lab               `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
-	Measure  Measure           `json:"measure" jsonschema_description:"what is measured, beyond groups and flows"`
-	Claims   []claim.Statement `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
-	Figures  []Figure          `json:"figures,omitempty" jsonschema:"maxItems=50" jsonschema_description:"figures of the report, in addition to those drawn for every experiment"`
+	ID         string            `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; results are stored under it"`
+	IDs        []string          `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=20,pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"the experiments of the papers that share this file"`
+	Paper      string            `json:"paper,omitempty" jsonschema_description:"where the experiment comes from"`
+	Notes      []string          `json:"notes,omitempty" jsonschema_description:"what a reader of the results must know"`
+	Worlds     []string          `json:"worlds" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"where it can run (default: lab and sim)"`
+	Duration   law.Duration      `json:"duration" jsonschema:"required" jsonschema_description:"the run ends when every flow has, at latest then"`
+	Seeds      []int64           `json:"seeds" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"one run for each (default: [1])"`
+	Topology   Topology          `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and the links between them"`
+	Network    Network           `json:"network" jsonschema:"required" jsonschema_description:"rate, delay and buffer of every link"`
+	Guests     Guests            `json:"guests" jsonschema_description:"how the tenants' TCP is set"`
+	Guarantees []Guarantee       `json:"guarantees,omitempty" jsonschema:"maxItems=50" jsonschema_description:"what VMs get of their hosts' uplinks under a scheme whose law shares uplinks, as a policy does (weir policy)"`
+	Traffic    []Traffic         `json:"traffic" jsonschema:"required,minItems=1,maxItems=200" jsonschema_description:"the flows"`
+	Schemes    []Scheme          `json:"schemes" jsonschema:"required,minItems=1,maxItems=50" jsonschema_description:"the columns of the comparison"`
+	Vary       []Axis            `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes; the runs are all combinations of their values, in order"`
+	Lab        Lab               `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
+	Measure    Measure           `json:"measure" jsonschema_description:"what is measured, beyond groups and flows"`
+	Claims     []claim.Statement `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
+	Figures    []Figure          `json:"figures,omitempty" jsonschema:"maxItems=50" jsonschema_description:"figures of the report, in addition to those drawn for every experiment"`
 
 	name string       // of the file, for errors
 	tree *config.Tree // the tree it was decoded from, for --set and vary
 	laws *Laws        // of the build that read it
+}
+
+// Guarantee is what VMs get of their host's uplink.
+type Guarantee struct {
+	VMs    string   `json:"vms" jsonschema:"required" jsonschema_description:"endpoint pattern of the VMs"`
+	Rate   law.Rate `json:"rate,omitempty" jsonschema_description:"least rate of each"`
+	Weight uint32   `json:"weight,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"share of what is left, relative to other VMs (default: 1)"`
 }
 
 // Topology describes the nodes and the links between them.

@@ -367,7 +367,7 @@ func TestSchemeOfTwoLaws(t *testing.T) {
 	}
 }
 
-// What stands under a law's name is for this law only, and goes before what stands for all of them.
+// A parameter under the name of a law is for this law only. It overrides a parameter that stands for all laws.
 func TestSchemeOfTwoLaws_OwnParams(t *testing.T) {
 	for scheme, want := range map[string]law.Duration{
 		"{name: sdn, laws: [sicc, fairq], params: {sicc: {interval: 20ms}}}":                         law.Duration(fairq.Default().Interval),

@@ -151,6 +151,11 @@ func (f *File) resolve(label string, g *Graph) (*point, error) {
 	if f.laws.controls(s.Laws) {
 		p.config.Control = f.Network.control(p.config.RTT)
 	}
+	if f.laws.sharesUplinks(s.Laws) {
+		if p.config.Guarantees, err = f.guaranteed(g); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.items(&p.config, s); err != nil {
 		return nil, err
 	}

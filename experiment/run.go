@@ -42,16 +42,17 @@ type FlowName struct {
 
 // Config is the network, guests and traffic of one run, in the world's own time and rate (scaled).
 type Config struct {
-	Graph    *Graph
-	Switch   string   // bridge, ovs, rtl
-	Profiles []Guests // distinct settings of guests' TCP; Items refer to them by index; every field is set
-	Items    []Item
-	Duration law.Duration
-	RTT      law.Duration      // as in the file; the lab cannot set it
-	Control  *Control          `json:",omitempty"` // nil: the file says nothing, or the scheme has no law of a controller
-	Series   law.Duration      // bin width of delivered bytes
-	Ports    map[string]string // label -> port name "switch->receiver1" of the Graph
-	Windows  map[string][2]law.Duration
+	Graph      *Graph
+	Switch     string   // bridge, ovs, rtl
+	Profiles   []Guests // distinct settings of guests' TCP; Items refer to them by index; every field is set
+	Items      []Item
+	Duration   law.Duration
+	RTT        law.Duration      // as in the file; the lab cannot set it
+	Control    *Control          `json:",omitempty"` // nil: the file says nothing, or the scheme has no law of a controller
+	Guarantees []VMGuarantee     `json:",omitempty"` // of VMs whose law shares uplinks
+	Series     law.Duration      // bin width of delivered bytes
+	Ports      map[string]string // label -> port name "switch->receiver1" of the Graph
+	Windows    map[string][2]law.Duration
 }
 
 // Control is how messages between a law of a controller and the nodes travel. Only the simulator can set it.

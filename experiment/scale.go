@@ -40,6 +40,10 @@ func scaleConfig(c Config, k float64) Config {
 		t.Rate = scaleRate(t.Rate, k)
 		t.Guests = scaleGuests(t.Guests, k)
 	}
+	c.Guarantees = slices.Clone(c.Guarantees)
+	for i := range c.Guarantees {
+		c.Guarantees[i].Rate = scaleRate(c.Guarantees[i].Rate, k)
+	}
 	c.Duration, c.Series = scaleTime(c.Duration, k), scaleTime(c.Series, k)
 	if c.Control != nil {
 		control := *c.Control

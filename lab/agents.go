@@ -154,7 +154,10 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 			return err
 		}
 	}
-	if err := c.await(); err != nil || !copies(spec) {
+	if err := c.await(); err != nil {
+		return err
+	}
+	if err := c.guarantee(spec, url, keys["operator"], r.Config.Guarantees); err != nil || !copies(spec) {
 		return err
 	}
 	// While many agents start, a switch may lose its connection for a second. Copies from that time would be missing.
@@ -196,7 +199,7 @@ func (c *controlled) enrol(nodes []*node) (map[string]string, error) {
 		_, err = ca.Enrol(who, keys[as], addresses, 0)
 		return err
 	}
-	err := errors.Join(one("bus/lab", "bus", []string{c.lab.plan.byName[controllerNode].mgmt.String()}), one("controller/lab", "controller", nil))
+	err := errors.Join(one("bus/lab", "bus", []string{c.lab.plan.byName[controllerNode].mgmt.String()}), one("controller/lab", "controller", nil), one("operator/lab", "operator", nil))
 	for _, n := range nodes {
 		err = errors.Join(err, one("agent/"+agentName(n), agentName(n), nil))
 	}

@@ -71,7 +71,7 @@ func udpFlood(l *Lab, from, to string) (received *atomic.Int64, stop func() erro
 }
 
 // sharedLink is a lab of two senders and a receiver with slow links, so that a busy machine fills them, whose law runs.
-func sharedLink(t *testing.T, name string, params any) (l *Lab, stop func() error) {
+func sharedLink(t *testing.T, name string, params any, promised ...experiment.VMGuarantee) (l *Lab, stop func() error) {
 	t.Helper()
 	g := &graphBuilder{hypervisors: true}
 	g.sw("switch")
@@ -83,6 +83,7 @@ func sharedLink(t *testing.T, name string, params any) (l *Lab, stop func() erro
 		Scheme: "s", Config: *g.config(), Laws: []string{name, mark.ECN}, At: []string{"switch"},
 		Params: map[string]any{name: params, mark.ECN: mark.Params{Threshold: law.Limit{N: 15_000}, NotECT: mark.Drop}},
 	}
+	r.Config.Guarantees = promised
 	if err := testWorks.Check(r); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +140,19 @@ func TestGCC_TCPHasItsShare(t *testing.T) {
 	l, stop := sharedLink(t, "gcc", p)
 	err := tcpBesideUDP(t, l, func() error { return nil })
 	if err := errors.Join(err, stop()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file's guarantees are policies in the store of the lab's bus. When the law runs, the VM's host has them, and no other host.
+func TestGCC_GuaranteesArePolicies(t *testing.T) {
+	l, stop := sharedLink(t, "gcc", *gcc.Default(), experiment.VMGuarantee{VM: "sender2", Rate: 12e6, Weight: 3})
+	for guest, want := range map[string]int{"sender1": 0, "sender2": 1} {
+		if got := statusOf(t, l, guest).Host.Half.Guarantees; got != want {
+			t.Errorf("the host of %s has %d guarantees, want %d", guest, got, want)
+		}
+	}
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 }

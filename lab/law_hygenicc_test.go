@@ -43,6 +43,12 @@ func TestHyGenICC_TCPHasItsShare(t *testing.T) {
 // limits returns how many rates the agent of a guest's host enforces.
 func limits(t *testing.T, l *Lab, guest string) int {
 	t.Helper()
+	return statusOf(t, l, guest).Host.Live
+}
+
+// statusOf returns the status of the agent of a guest's host.
+func statusOf(t *testing.T, l *Lab, guest string) *agentd.Status {
+	t.Helper()
 	host := l.plan.byName[guest].ports[0].peer
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
@@ -50,5 +56,5 @@ func limits(t *testing.T, l *Lab, guest string) int {
 	if err != nil {
 		t.Fatalf("%s: %v", guest, err)
 	}
-	return s.Host.Live
+	return s
 }

@@ -113,7 +113,7 @@ func checkSwitch(c *config.Checker, s *fileSwitch) {
 			c.Fail(at("switch", key), fmt.Sprintf("%v is out of range", d.Std()), fmt.Sprintf("%v to %v", low, high))
 		}
 	}
-	between("interval", s.Interval, time.Millisecond, time.Second)
+	between("interval", s.Interval, time.Millisecond, 10*time.Second)
 	between("idle", s.Idle, time.Millisecond, time.Hour)
 	wanted, ports, numbers, sources := newOnce(c, "signal"), newOnce(c, "port"), newOnce(c, "number"), newOnce(c, "address")
 	for i, name := range s.Signals {

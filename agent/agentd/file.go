@@ -76,7 +76,7 @@ type fileVM struct {
 
 type fileSwitch struct {
 	Number   law.Switch   `json:"number" jsonschema:"required,minimum=1" jsonschema_description:"number of this switch for laws and policies; an OpenFlow switch's is its datapath id"`
-	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"time between two reports (T), 1ms to 1s (default: 5ms)"`
+	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"time between two reports (T), 1ms to 10s (default: 5ms)"`
 	Idle     law.Duration `json:"idle,omitempty" jsonschema_description:"a flow without data for so long is idle; more than the round-trip time, up to 1h (default: 20ms)"`
 	Signals  []string     `json:"signals,omitempty" jsonschema:"maxItems=3" jsonschema_description:"what is counted for each packet in addition to the queue: marks, arrivals, progress of flows (default: marks and arrivals)"`
 	Ports    []filePort   `json:"ports" jsonschema:"required,minItems=1,maxItems=1024" jsonschema_description:"ports to report about"`

@@ -71,7 +71,7 @@ func TestFile_Refuses(t *testing.T) {
 		{strings.Replace(plainHost, "number: 7", "number: 7, peers: [{agent: h8, addresses: [10.0.9.1, 10.0.9.1]}]", 1), "a.yaml:3: host.peers.0.addresses.1: the address 10.0.9.1/32 is there twice"},
 		{strings.Replace(plainHost, "number: 7", "number: 7, peers: [{agent: h8, addresses: [10.0.9.1]}, {agent: h8, addresses: [10.0.9.2]}]", 1), "a.yaml:3: host.peers.1.agent: the agent h8 is there twice"},
 		{strings.Replace(plainSwitch, "number: 3", "number: 0", 1), "a.yaml:3: switch.number: "},
-		{sw("interval: 900us"), "a.yaml:6: switch.interval: 900µs is out of range; 1ms to 1s"},
+		{sw("interval: 900us"), "a.yaml:6: switch.interval: 900µs is out of range; 1ms to 10s"},
 		{sw("interval: 0s"), "a.yaml:6: switch.interval: 0s is out of range"},
 		{sw("idle: 2000000s"), "a.yaml:6: switch.idle: "},
 		{sw("signals: [marks, drops]"), `a.yaml:6: switch.signals.1: "drops" is no signal; allowed: marks, arrivals`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,6 +92,7 @@ var figures = func() []figure {
 			return s.Host.Frames.Counts
 		}),
 		each("vm_dropped_packets_total", "reason", "Packets of all VMs that were dropped, by reason.", dropped),
+		each("vm_over_rate_dropped_packets_total", "vm", "Packets dropped because the queue of the VM's rate was full, by VM with a rate; a GSO packet counts once.", overRate),
 		each("vm_acks_total", "result", "Acknowledgements towards VMs with a grant: limited, or smaller already, or not limited by reason.", acks),
 		ofSwitch("ports", "Ports that are reported about.", false, func(w *SwitchStatus) (n float64) {
 			for i := range w.Ports {
@@ -152,6 +154,20 @@ func dropped(s *Status) map[string]uint64 {
 			out["mac"] += c.SpoofedMAC
 			out["ip"] += c.SpoofedIP
 			out["malformed"] += c.Malformed
+		}
+	}
+	return out
+}
+
+// overRate counts by VM the drops of packets above its rate. A VM that never had a rate is left out.
+func overRate(s *Status) map[string]uint64 {
+	if s.Host == nil {
+		return nil
+	}
+	out := map[string]uint64{}
+	for i := range s.Host.VMs {
+		if c := s.Host.VMs[i].Counts; c != nil && c.Rate > 0 {
+			out[strconv.FormatUint(uint64(c.VM), 10)] = c.OverRate
 		}
 	}
 	return out

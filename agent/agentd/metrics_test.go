@@ -23,7 +23,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("metrics of roles that the agent does not have:\n%s", text)
 	}
 	s.Host = &HostStatus{Off: "", Live: 35, Set: 11, Capped: 5, Refused: map[string]uint64{"vm": 6}, VMs: []VMStatus{
-		{VM: 1, Counts: &host.Stats{Control: 1, SpoofedMAC: 2, SpoofedIP: 3, Malformed: 4, Limited: 5, Smaller: 6, Unknown: 7, Signed: 8, Unwritable: 9}},
+		{VM: 1, Counts: &host.Stats{Control: 1, SpoofedMAC: 2, SpoofedIP: 3, Malformed: 4, Limited: 5, Smaller: 6, Unknown: 7, Signed: 8, Unwritable: 9, OverRate: 36, Rate: 1e6}},
 		{VM: 2, Off: "gone"},
 	}}
 	s.Switch = &SwitchStatus{Counts: ReadingCounts{Readings: 21, Late: 22, Failed: 23, Sent: 24, Arrivals: 25, Lost: 26}, Ports: []PortStatus{{Off: "x"}, {}, {}}}
@@ -37,6 +37,7 @@ func TestMetrics(t *testing.T) {
 		`weir_agent_host_grants_capped_total{agent=h7} 5`, `weir_agent_grants_refused_total{agent=h7 reason=vm} 6`,
 		`weir_agent_vm_dropped_packets_total{agent=h7 reason=control} 1`, `weir_agent_vm_dropped_packets_total{agent=h7 reason=mac} 2`,
 		`weir_agent_vm_dropped_packets_total{agent=h7 reason=ip} 3`, `weir_agent_vm_dropped_packets_total{agent=h7 reason=malformed} 4`,
+		`weir_agent_vm_over_rate_dropped_packets_total{agent=h7 vm=1} 36`,
 		`weir_agent_vm_acks_total{agent=h7 result=limited} 5`, `weir_agent_vm_acks_total{agent=h7 result=smaller} 6`,
 		`weir_agent_vm_acks_total{agent=h7 result=unknown} 7`, `weir_agent_vm_acks_total{agent=h7 result=signed} 8`,
 		`weir_agent_vm_acks_total{agent=h7 result=unwritable} 9`, `weir_agent_switch_ports{agent=h7} 2`,

@@ -30,6 +30,7 @@ import (
 	"weir/bus/pki"
 	"weir/controller"
 	"weir/law"
+	"weir/law/gcc"
 	"weir/law/inventory"
 )
 
@@ -41,7 +42,7 @@ const (
 
 func TestMain(m *testing.M) {
 	run, ok := map[string]func(context.Context, string) error{
-		"agent": runAgent, "bus": runBus, "controller": runController, "leader": runLeader, "publisher": runPublisher,
+		"agent": runAgent, "bus": runBus, "controller": runController, "leader": runLeader, "marks": runMarks, "publisher": runPublisher,
 	}[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
@@ -83,7 +84,7 @@ func runBus(ctx context.Context, config string) error {
 }
 
 func runController(ctx context.Context, file string) error {
-	c, err := controller.Load(file, law.Specs{steadySpec(), probeSpec()})
+	c, err := controller.Load(file, law.Specs{steadySpec(), probeSpec(), gcc.Spec()})
 	if err != nil {
 		return err
 	}

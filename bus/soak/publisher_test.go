@@ -197,14 +197,8 @@ func runPublisher(ctx context.Context, config string) error {
 		}
 		all = append(all, a)
 	}
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for slices.ContainsFunc(append(slices.Clip(all), host), func(a *publisher) bool { return !a.Conn().Connected() }) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-look.C:
-		}
+	if err := connected(ctx, append(slices.Clip(all), host)); err != nil {
+		return err
 	}
 	var guests []*weirv1.Guest
 	for vm := range byte(innocent) {
@@ -229,6 +223,20 @@ func runPublisher(ctx context.Context, config string) error {
 	mu.Lock()
 	defer mu.Unlock()
 	return json.NewEncoder(os.Stdout).Encode(&out)
+}
+
+// connected waits until all agents are.
+func connected(ctx context.Context, all []*publisher) error {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for slices.ContainsFunc(all, func(a *publisher) bool { return !a.Conn().Connected() }) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+	}
+	return nil
 }
 
 // publish sends reports at a fixed rate, from as many goroutines as there are processors.

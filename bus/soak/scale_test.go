@@ -116,9 +116,9 @@ func (k *fabricKit) run(role, argument string) *exec.Cmd {
 	return cmd
 }
 
-// newFabric starts controllers: one with the bus in its process, or several with a server of their own. params are further ones
-// of the law.
-func newFabric(b *testing.B, controllers int, params string) *fabricKit {
+// newFabric starts controllers: one with the bus in its process, or several with a server of their own. laws are those of
+// the controllers' files.
+func newFabric(b *testing.B, controllers int, laws string) *fabricKit {
 	b.Helper()
 	k := &fabricKit{b: b, dir: b.TempDir()}
 	k.ca = &pki.CA{Dir: filepath.Join(k.dir, "ca")}
@@ -143,8 +143,8 @@ func newFabric(b *testing.B, controllers int, params string) *fabricKit {
 		}
 		k.names = append(k.names, fmt.Sprintf("scale%d-%s", os.Getpid(), name))
 		file := filepath.Join(k.dir, name+".yaml")
-		text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/%s.generation\nbus: {%s, keys: %s, buckets: 4}\nlaws: {probe: {interval: 5ms%s}}\n",
-			k.names[i], k.dir, name, link, k.enrol("controller/"+name), params)
+		text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/%s.generation\nbus: {%s, keys: %s, buckets: 4}\nlaws: {%s}\n",
+			k.names[i], k.dir, name, link, k.enrol("controller/"+name), laws)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func BenchmarkScale(b *testing.B) {
 		b.Run(fmt.Sprint("controllers=", controllers), func(b *testing.B) {
 			for range b.N {
 				base := decoded(b)
-				k := newFabric(b, controllers, "")
+				k := newFabric(b, controllers, "probe: {interval: 5ms}")
 				for i := range maxSwitches {
 					k.enrol("agent/" + agentName(i+1))
 				}
@@ -323,7 +323,7 @@ func BenchmarkSYNFlood(b *testing.B) {
 		for _, row := range []struct{ name, params string }{{"paper", ", source_share: 0"}, {"shares", ""}} {
 			b.Run(fmt.Sprintf("of=%s/count=%s", from, row.name), func(b *testing.B) {
 				for range b.N {
-					k := newFabric(b, 1, row.params)
+					k := newFabric(b, 1, "probe: {interval: 5ms"+row.params+"}")
 					for i := range 10 {
 						k.enrol("agent/" + agentName(i+1))
 					}

@@ -239,7 +239,7 @@ func printVM(line func(string, ...any), v *agentd.VMStatus) {
 		return
 	}
 	c := v.Counts
-	begin = fmt.Sprintf("%s\t%d\t%d", begin, c.Sent, c.Control+c.SpoofedMAC+c.SpoofedIP+c.Malformed)
+	begin = fmt.Sprintf("%s\t%d\t%d", begin, c.Sent, c.Control+c.SpoofedMAC+c.SpoofedIP+c.Malformed+c.OverRate)
 	if len(v.Grants) == 0 {
 		line("%s\t-", begin)
 	}

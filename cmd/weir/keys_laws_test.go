@@ -110,6 +110,10 @@ var keysOfLaws = map[string][]keyCase{
 	"params of hygenicc.excess":          {{set: "schemes.droptail.params.excess=drop", with: keysHyGenICC}},
 	"params of hygenicc.interval":        {{set: "schemes.droptail.params.interval=20ms", with: keysHyGenICC}},
 	"params of hygenicc.feedback":        {{set: "schemes.droptail.params.feedback=evil_bit", with: keysHyGenICC}},
+	"params of hygenicc.variant":         {{set: "schemes.droptail.params.variant=proportional", with: keysHyGenICC}},
+	"params of hygenicc.gain":            {{set: "schemes.droptail.params.gain=0.5", with: keysHyGenICC + "  schemes.droptail.params.variant=proportional"}},
+	"params of hygenicc.fast_after":      {{see: inTest, says: "../../law/hygenicc/host_test.go TestHost_Proportional"}},
+	"params of hygenicc.fast_increase":   {{see: inTest, says: "../../law/hygenicc/host_test.go TestHost_Proportional"}},
 	"params of hygenicc.decrease":        {{set: "schemes.droptail.params.decrease=1Mbit", with: keysHyGenICC}},
 	"params of hygenicc.increase":        {{set: "schemes.droptail.params.increase=1kbit", with: keysHyGenICC}},
 	"params of hygenicc.timeout":         {{set: "schemes.droptail.params.timeout=20ms", with: keysHyGenICC}},
@@ -121,15 +125,16 @@ var keysOfLaws = map[string][]keyCase{
 }
 
 const (
-	keysStatic   = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
-	keysSED      = "schemes.droptail.laws=[sed]"
-	keysACDC     = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
-	keysSICC     = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
-	keysGCC      = "schemes.droptail.laws=[gcc, ecn]  schemes.droptail.params={threshold: 15KB}"
-	keysHyGenICC = "schemes.droptail.laws=[hygenicc, ecn]  schemes.droptail.params={threshold: 15KB}"
-	keysNS2      = "schemes.droptail.laws=[siccns2]  schemes.droptail.params={on_fraction: 0.1, off_fraction: 0.05}"
-	keysFairQ    = "schemes.droptail.laws=[fairq]"
-	keysFairQCtl = "schemes.droptail.laws=[fairqctl]"
+	keysStatic    = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
+	keysSED       = "schemes.droptail.laws=[sed]"
+	keysACDC      = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
+	keysSICC      = "schemes.droptail.laws=[sicc]  schemes.droptail.params={on_fraction: 0.01}"
+	keysGCC       = "schemes.droptail.laws=[gcc, ecn]  schemes.droptail.params={threshold: 15KB}"
+	keysGuarantee = keysGCC + "  topology.hypervisors=true  topology.vms=2  guarantees=[{vms: sender1.vm1, rate: 10Mbit, weight: 3}]"
+	keysHyGenICC  = "schemes.droptail.laws=[hygenicc, ecn]  schemes.droptail.params={threshold: 15KB}"
+	keysNS2       = "schemes.droptail.laws=[siccns2]  schemes.droptail.params={on_fraction: 0.1, off_fraction: 0.05}"
+	keysFairQ     = "schemes.droptail.laws=[fairq]"
+	keysFairQCtl  = "schemes.droptail.laws=[fairqctl]"
 )
 
 // casesOfLaws are keysOfLaws, with those of sed for rsed, too: it has all of sed's parameters.

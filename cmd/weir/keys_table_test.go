@@ -32,6 +32,10 @@ var keysOfFiles = map[string][]keyCase{
 	"topology.links.*.delay":   {{set: "topology.links.0.delay=3ms", with: keysLink}},
 	"topology.links.*.buffer":  {{set: "topology.links.0.buffer=9KB", with: "topology.links=[{between: [left, right], rate: 10Mbit, buffer: 60KB}]"}},
 
+	"guarantees.*.vms":    {{set: "guarantees.0.vms=sender1.vm2", with: keysGuarantee}},
+	"guarantees.*.rate":   {{set: "guarantees.0.rate=30Mbit", with: keysGuarantee}},
+	"guarantees.*.weight": {{set: "guarantees.0.weight=9", with: keysGuarantee}},
+
 	"network.rate":   {{set: "network.rate=40Mbit"}},
 	"network.rtt":    {{set: "network.rtt=2ms"}},
 	"network.delay":  {{set: "network={rate: 50Mbit, buffer: 45KB, delay: 1ms}"}},

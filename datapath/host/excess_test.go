@@ -35,6 +35,10 @@ func TestExcess_QueueOrDrop(t *testing.T) {
 		u.Send(t, packets, bytes)
 		testnet.Until(t, "the uplink has all packets", func() bool { return inClass() >= seen+uint64(packets) })
 		waits, waitBytes, lost = classQueue(t, n)
+		testnet.Until(t, "the status counts what was lost", func() bool {
+			_, _, all := classQueue(t, n)
+			return statsOf(t, h, 1).OverRate == uint64(all)
+		})
 		return waits, waitBytes, lost - before
 	}
 	drained := func() {

@@ -145,17 +145,27 @@ func (l *limiter) leaf(class uint32, kind string, limit uint32) error {
 	return nil
 }
 
-// classes returns the rates of the VMs' classes in bit/s, by index.
-func (l *limiter) classes() (map[uint32]uint64, error) {
+// class is the kernel's class of a VM.
+type class struct {
+	bps   uint64
+	drops uint64 // packets without room in its queue; a GSO packet counts once
+}
+
+// classes returns the VMs' classes, by index.
+func (l *limiter) classes() (map[uint32]class, error) {
 	device := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: l.port.Ifindex}}
 	list, err := attach.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) { return l.net.ClassList(device, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("list the classes of %s: %w", l.port.Name, err)
 	}
-	all := map[uint32]uint64{}
+	all := map[uint32]class{}
 	for _, c := range list {
 		if htb, ok := c.(*netlink.HtbClass); ok && htb.Handle >= classFirst && htb.Handle < classFirst+MaxVMs {
-			all[htb.Handle-classFirst] = htb.Rate * 8
+			one := class{bps: htb.Rate * 8}
+			if s := htb.Statistics; s != nil && s.Queue != nil {
+				one.drops = uint64(s.Queue.Drops)
+			}
+			all[htb.Handle-classFirst] = one
 		}
 	}
 	return all, nil
@@ -213,7 +223,7 @@ func (h *Host) findClasses() error {
 		return err
 	}
 	for _, v := range h.vms {
-		v.class = all[v.id]
+		v.class = all[v.id].bps
 		delete(all, v.id)
 	}
 	for id := range all {

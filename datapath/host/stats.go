@@ -33,6 +33,7 @@ type Stats struct {
 	SpoofedMAC uint64 // dropped: from another MAC address
 	SpoofedIP  uint64 // dropped: from another IP address
 	Malformed  uint64 // dropped: its source cannot be read
+	OverRate   uint64 // of InClass, dropped: no room in the queue of its class. A GSO packet counts once
 
 	Learnt     uint64 // handshakes
 	ECNSet     uint64 // packets of the VM whose ECN field was changed
@@ -50,9 +51,16 @@ func (h *Host) Stats() ([]Stats, error) {
 	if h.closed {
 		return nil, ErrClosed
 	}
+	classes := map[uint32]class{}
+	if h.limiter != nil {
+		var err error
+		if classes, err = h.limiter.classes(); err != nil {
+			return nil, fmt.Errorf("host: %w", err)
+		}
+	}
 	var all []Stats
 	for _, v := range h.vms {
-		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class), Excess: h.excessOf(v)}
+		s := Stats{VM: v.number, Port: v.port, Rate: law.Rate(v.class), Excess: h.excessOf(v), OverRate: classes[v.id].drops}
 		var cpus []hostHostCounts
 		if err := h.maps.Counts.Lookup(v.id, &cpus); err != nil {
 			return nil, fmt.Errorf("host: counters of VM %d: %w", v.number, err)

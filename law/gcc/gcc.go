@@ -28,14 +28,12 @@ const (
 // Config configures gcc (SDN-GCC), SPEC 1.6 to 1.8.
 type Config struct {
 	limiter.Params
-	Interval     law.Duration `json:"interval" above:"0" jsonschema_description:"the controller reads marks this often (T_i)"`
-	Variant      string       `json:"variant" jsonschema:"enum=paper,enum=ovs,enum=code" jsonschema_description:"Algorithm 1, the law of the Open vSwitch listings (SPEC 1.8), or that of the published evilbit.c"`
-	Divide       string       `json:"divide" jsonschema:"enum=equal,enum=by_vm" jsonschema_description:"marks of a port are divided equally among the VMs that use it (the paper), or each VM gets those of its own packets"`
-	Clear        string       `json:"clear" jsonschema:"enum=all,enum=not_negotiated" jsonschema_description:"GS-7: hosts clear the ECN field of all packets towards a VM (the paper), or leave it to connections that negotiated ECN"`
-	Gain         float64      `json:"gain" jsonschema:"exclusiveMinimum=0,maximum=4" jsonschema_description:"paper: the rate falls by this times the marked packets as a part of what the uplink could have sent (GS-5, fitted)"`
-	FastAfter    law.Duration `json:"fast_after" jsonschema_description:"paper: after so long without marks the rate rises by fast_increase (GS-5, fitted); 0s: never"`
-	FastIncrease law.Rate     `json:"fast_increase" jsonschema_description:"added to the rate each period then"`
-	Delay        law.Duration `json:"delay" jsonschema_description:"messages are so late: steps become smaller, and timeout and fast_after longer, by 1 + delay/interval; 0s: messages come within interval"`
+	limiter.Steps              // of the variant paper
+	Interval      law.Duration `json:"interval" above:"0" jsonschema_description:"the controller reads marks this often (T_i)"`
+	Variant       string       `json:"variant" jsonschema:"enum=paper,enum=ovs,enum=code" jsonschema_description:"Algorithm 1, the law of the Open vSwitch listings (SPEC 1.8), or that of the published evilbit.c"`
+	Divide        string       `json:"divide" jsonschema:"enum=equal,enum=by_vm" jsonschema_description:"marks of a port are divided equally among the VMs that use it (the paper), or each VM gets those of its own packets"`
+	Clear         string       `json:"clear" jsonschema:"enum=all,enum=not_negotiated" jsonschema_description:"GS-7: hosts clear the ECN field of all packets towards a VM (the paper), or leave it to connections that negotiated ECN"`
+	Delay         law.Duration `json:"delay" jsonschema_description:"messages are so late: steps become smaller, and timeout and fast_after longer, by 1 + delay/interval; 0s: messages come within interval"`
 }
 
 // Default returns the defaults. T_i = 5 ms is the paper's; period, Min_Rate and 5 Mbit/s a mark are the published code's. The paper
@@ -46,7 +44,8 @@ func Default() *Config {
 		Params: limiter.Params{
 			MinRate: 10e6, Period: 250e3, Depth: 25e6, Timeout: 10e6, Inactivity: 1e9, Increase: 325e3, Decrease: 5e6, Excess: law.ExcessQueue,
 		},
-		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll, Gain: 0.8, FastAfter: 200e6, FastIncrease: 2625e3,
+		Steps:    limiter.Steps{Gain: 0.8, FastAfter: 200e6, FastIncrease: 2625e3},
+		Interval: 5e6, Variant: Paper, Divide: Equal, Clear: law.ClearAll,
 	}
 }
 
@@ -56,18 +55,16 @@ func (c *Config) Check() error {
 		return err
 	}
 	switch {
-	case c.Interval > limiter.MostTime || c.FastAfter > limiter.MostTime:
-		return fmt.Errorf("interval, fast_after: at most %v", limiter.MostTime)
-	case c.FastIncrease > limiter.MostRate:
-		return fmt.Errorf("fast_increase: at most %v", limiter.MostRate)
+	case c.Interval > limiter.MostTime:
+		return fmt.Errorf("interval: at most %v", limiter.MostTime)
 	case c.Inactivity < c.Interval:
 		return fmt.Errorf("inactivity: %v is shorter than interval, after which a host looks at what its VMs sent: choose %v or more", c.Inactivity, c.Interval)
 	case c.Delay > mostLate*c.Interval:
 		return fmt.Errorf("delay: at most %d times interval", mostLate)
 	case c.Delay > 0 && c.Variant == OVS:
 		return errors.New("delay: the law of the listings has no steps that it could make smaller: leave it out, or choose another variant")
-	case c.Variant == Paper && c.late().Increase == 0:
-		return errors.New("increase: a rate that fell would never rise: choose it above 0kbit")
+	case c.Variant == Paper:
+		return c.Steps.Check(c.late().Increase)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package gcc
 import (
 	"time"
 
-	"weir/law"
 	"weir/law/limiter"
 )
 
@@ -26,31 +25,19 @@ func (h *Host) Marked(g *guest, marks float64, first bool, since time.Duration) 
 	case OVS:
 		g.State.marks += marks
 	case Code:
-		g.Rate = h.p.Fall(&g.State.published, g.Rate, g.Least, marks, float64(h.p.Decrease), first, since)
+		g.Rate = h.p.Params.Fall(&g.State.published, g.Rate, g.Least, marks, float64(h.p.Decrease), first, since)
 	default:
-		g.Rate = max(g.Least, g.Rate*(1-h.p.Gain*h.fraction(marks)))
+		g.Rate = h.p.Steps.Fall(g.Rate, g.Least, marks, h.Could())
 	}
-}
-
-// fraction is marked packets as a part of those that the uplink could have sent in an interval, at most 1. The paper divides marks
-// by the time since the last message, which is long for the first one (GS-4), and short if two controllers or two switches send at
-// the same time. Each message is about one interval.
-func (h *Host) fraction(marks float64) float64 {
-	could := h.Uplink() * time.Duration(h.p.Interval).Seconds() / (8 * law.PacketBytes)
-	return min(1, marks/could)
 }
 
 // Rise is a period of the timer, for a VM that is active and not congested.
 func (h *Host) Rise(g *guest, ended bool, quiet time.Duration) {
 	if h.p.Variant == Code {
-		g.Rate = h.p.Rise(&g.State.published, g.Rate, g.Share, g.Weight, ended)
+		g.Rate = h.p.Params.Rise(&g.State.published, g.Rate, g.Share, g.Weight, ended)
 		return
 	}
-	step := float64(h.p.Increase)
-	if h.p.FastAfter > 0 && quiet >= time.Duration(h.p.FastAfter) {
-		step = max(step, float64(h.p.FastIncrease))
-	}
-	g.Rate = min(g.Share, g.Rate+step*g.Weight)
+	g.Rate = h.p.Steps.Rise(g.Rate, g.Share, g.Weight, float64(h.p.Increase), quiet)
 }
 
 // Seen ends an interval of the listings' law: the fraction of marked packets, and the rate that follows.

@@ -32,16 +32,24 @@ func NewHost(p Config) (*Host, error) {
 
 // Marked takes the marks of a message or of a bit.
 func (h *Host) Marked(g *guest, marks float64, first bool, since time.Duration) {
+	if h.p.Variant == Proportional {
+		g.Rate = h.p.Steps.Fall(g.Rate, g.Least, marks, h.Could())
+		return
+	}
 	step := float64(h.p.Decrease)
 	if h.p.Feedback == Bit {
 		step /= bitPart
 	}
-	g.Rate = h.p.Fall(&g.State, g.Rate, g.Least, marks, step, first, since)
+	g.Rate = h.p.Params.Fall(&g.State, g.Rate, g.Least, marks, step, first, since)
 }
 
 // Rise is a period of the timer, for a VM that is active and not congested.
-func (h *Host) Rise(g *guest, ended bool, _ time.Duration) {
-	g.Rate = h.p.Rise(&g.State, g.Rate, g.Share, g.Weight, ended)
+func (h *Host) Rise(g *guest, ended bool, quiet time.Duration) {
+	if h.p.Variant == Proportional {
+		g.Rate = h.p.Steps.Rise(g.Rate, g.Share, g.Weight, float64(h.p.Increase), quiet)
+		return
+	}
+	g.Rate = h.p.Params.Rise(&g.State, g.Rate, g.Share, g.Weight, ended)
 }
 
 // Seen does nothing: rates follow from messages and the clock.

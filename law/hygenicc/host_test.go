@@ -102,6 +102,29 @@ func TestHost_RisesToItsShare(t *testing.T) {
 	}
 }
 
+// With the variant proportional a message takes gain times its part of what the uplink could have sent in an interval, 41.7 packets in
+// 500 us. After the timeout the rate rises by increase each period, and later by fast_increase.
+func TestHost_Proportional(t *testing.T) {
+	s := newScript(t, 1, func(p *Config) {
+		p.Variant, p.Gain, p.FastAfter, p.FastIncrease = Proportional, 0.5, law.Duration(10*ms), 8e6
+	})
+	s.Send(1)
+	s.Marks(1, 1000)
+	s.expect("more marks than packets", 500)
+	s.Marks(1, 25)
+	s.expect("25 marks", 350)
+	s.Until(3 * ms / 2)
+	s.expect("before the timeout", 350)
+	s.Until(2 * ms)
+	s.expect("after it", 351)
+	s.Until(9 * ms)
+	s.expect("7 ms later", 365)
+	s.Until(11 * ms)
+	s.expect("after fast_after", 366+3*8)
+	s.Until(60 * ms)
+	s.expect("its share", 1000)
+}
+
 // The rates equal those of a model that, for each question, goes through all periods from the beginning.
 func TestHost_Model(t *testing.T) {
 	tb := t
@@ -213,6 +236,8 @@ func TestConfig_Check(t *testing.T) {
 		"period":     func(p *Config) { p.Period = 1 },
 		"timeout":    func(p *Config) { p.Timeout = law.Duration(2 * time.Hour) },
 		"min_rate":   func(p *Config) { p.MinRate = 1e14 },
+		"increase":   func(p *Config) { p.Variant, p.Increase = Proportional, 0 },
+		"fast_after": func(p *Config) { p.Variant, p.FastAfter = Proportional, law.Duration(2*time.Hour) },
 	} {
 		p := Default()
 		change(p)

@@ -19,20 +19,30 @@ const (
 	Message = "message"
 )
 
+// Values of Config.Variant.
+const (
+	Code         = "code"         // the published code, which paper 000 compares with
+	Proportional = "proportional" // SDN-GCC's steps: a rate falls by a part of itself, and rises without a jump
+)
+
 // Config configures hygenicc, SPEC 1.9.
 type Config struct {
 	limiter.Params
-	Interval law.Duration `json:"interval" above:"0" jsonschema_description:"rate-update timeout"`
-	Feedback string       `json:"feedback" jsonschema:"enum=evil_bit,enum=message" jsonschema_description:"marks go back on the reserved IP flag, or counted in a packet of their own"`
+	limiter.Steps              // of the variant proportional
+	Variant       string       `json:"variant" jsonschema:"enum=code,enum=proportional" jsonschema_description:"the law of the published code, or steps as SDN-GCC's, which use the link more: see gain, fast_after and fast_increase"`
+	Interval      law.Duration `json:"interval" above:"0" jsonschema_description:"rate-update timeout"`
+	Feedback      string       `json:"feedback" jsonschema:"enum=evil_bit,enum=message" jsonschema_description:"marks go back on the reserved IP flag, or counted in a packet of their own"`
 }
 
-// Default returns the defaults: 500 us (5 RTT) is paper 000's; the rest is the published code's.
+// Default returns the defaults: 500 us (5 RTT) is paper 000's, the rest is the published code's. The values of the variant proportional
+// use 97 % of a link in the fluid model (TestProportional_UsesTheLink).
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{
 			MinRate: 10e6, Period: 500e3, Depth: 25e6, Timeout: 2e6, Inactivity: 1e9, Increase: 1e6, Decrease: 5e6, Excess: law.ExcessQueue,
 		},
-		Interval: 500e3, Feedback: Message,
+		Steps:   limiter.Steps{Gain: 0.05, FastAfter: 200e6, FastIncrease: 5e6},
+		Variant: Code, Interval: 500e3, Feedback: Message,
 	}
 }
 
@@ -41,7 +51,13 @@ func (c *Config) Check() error {
 	if c.Inactivity < c.Interval {
 		return fmt.Errorf("inactivity: %v is shorter than interval, after which a host looks at what its VMs sent: choose %v or more", c.Inactivity, c.Interval)
 	}
-	return c.Params.Check()
+	if err := c.Params.Check(); err != nil {
+		return err
+	}
+	if c.Variant == Proportional {
+		return c.Steps.Check(c.Increase)
+	}
+	return nil
 }
 
 // Spec describes hygenicc.

@@ -26,11 +26,13 @@ type Shim[S any] struct {
 	timed  bool
 	uplink float64 // bit/s; 0: not known, and there are no limits
 	lease  time.Duration
-	guests []*Guest[S] // ascending by number
-	byVM   map[law.VM]*Guest[S]
-	order  []*Guest[S]   // of divide
-	next   time.Duration // the timer's next period
-	counts Counts
+	// interval is the time between two messages.
+	interval time.Duration
+	guests   []*Guest[S] // ascending by number
+	byVM     map[law.VM]*Guest[S]
+	order    []*Guest[S]   // of divide
+	next     time.Duration // the timer's next period
+	counts   Counts
 }
 
 // Rule decides the rates of VMs. S is what it keeps of each VM.
@@ -74,7 +76,7 @@ type Guest[S any] struct {
 // NewShim returns the half at a host. interval is the time between two messages, and timed has Rise called.
 func NewShim[S any](p Params, interval law.Duration, timed bool, rule Rule[S]) *Shim[S] {
 	return &Shim[S]{
-		p: p, rule: rule, timed: timed, lease: max(leastLease, 3*time.Duration(interval)), byVM: map[law.VM]*Guest[S]{}, next: time.Duration(p.Period),
+		p: p, rule: rule, timed: timed, lease: max(leastLease, 3*time.Duration(interval)), interval: time.Duration(interval), byVM: map[law.VM]*Guest[S]{}, next: time.Duration(p.Period),
 	}
 }
 
@@ -83,6 +85,9 @@ func (h *Shim[S]) Counts() Counts { return h.counts }
 
 // Uplink returns the rate of the uplink, bit/s; 0: not known.
 func (h *Shim[S]) Uplink() float64 { return h.uplink }
+
+// Could returns how many full packets the uplink could have sent in an interval.
+func (h *Shim[S]) Could() float64 { return h.uplink * h.interval.Seconds() / (8 * law.PacketBytes) }
 
 // Guests returns the VMs, ascending by number. Only a Rule may change them.
 func (h *Shim[S]) Guests() []*Guest[S] { return h.guests }

@@ -44,7 +44,13 @@ func (c *controlled) putUplinks(r *experiment.Run, params any) (inventories []la
 			by[nic] = u
 			c.uplinks = append(c.uplinks, u)
 		}
-		u.has.VMs = append(u.has.VMs, guestOf(id))
+		vm := guestOf(id)
+		for _, g := range r.Config.Guarantees {
+			if g.VM == node.Name {
+				vm.Guarantee = inventory.Guarantee{Rate: g.Rate, Weight: g.Weight}
+			}
+		}
+		u.has.VMs = append(u.has.VMs, vm)
 	}
 	for _, u := range c.uplinks {
 		for _, vm := range u.has.VMs {
