@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/experiment"
+)
+
+// hardwareProgram forwards the frames of a switch through the Verilated FairSwitch (rtl/lab). It is a separate program, so
+// that Weir needs no C++ compiler.
+const hardwareProgram = "weir-rtl-switch"
+
+const (
+	// hardwareQueues is the number of output queues of the block, as `make rtl-switch` builds it.
+	hardwareQueues = 8
+	// hardwareClock is the frequency of the block's clock in the time of the machine. A slow machine runs the model at
+	// twice this frequency, so the program has time for the frames.
+	hardwareClock = 2_500_000
+	// hardwareBits pass the block in a cycle.
+	hardwareBits = 64
+	// hardwareLag is the most that the block may be behind the time of the machine. A run with more is void.
+	hardwareLag = time.Millisecond
+	hardwareDir = "rtl"
+)
+
+// fairswitch makes a switch a FairSwitch: a program reads frames from the ports, passes them through the block, and
+// sends them. The queues are those of the ports, as with every other kind of switch.
+type fairswitch struct{ program string }
+
+// findHardware returns the program: beside this one, or on PATH.
+func findHardware() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), hardwareProgram); unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(hardwareProgram)
+	if err != nil {
+		return "", fmt.Errorf("topology.switch rtl needs %s beside this program or on PATH: run 'apt-get install verilator g++' and 'make rtl-switch', or use bridge: %w", hardwareProgram, err)
+	}
+	return filepath.Abs(path)
+}
+
+// check returns an error for a network that the block cannot carry.
+func (f *fairswitch) check(p *plan) (err error) {
+	if p.paths {
+		return errors.New("topology.switch rtl: this network has several paths, but the switch has one port for each address: use bridge")
+	}
+	switches := 0
+	for _, n := range p.nodes {
+		if n.kind != experiment.Switch {
+			continue
+		}
+		switches++
+		if len(n.ports) > hardwareQueues {
+			return fmt.Errorf("topology.switch rtl: %s has %d ports, and the block has %d queues: use fewer servers, or bridge", n.name, len(n.ports), hardwareQueues)
+		}
+		if err := fits(n); err != nil {
+			return err
+		}
+	}
+	if most := max(1, runtime.NumCPU()-1); switches > most {
+		return fmt.Errorf("topology.switch rtl: %d switches are more than this machine runs in real time (%d): use a dumbbell, or bridge", switches, most)
+	}
+	if _, err := cgroup2Root(); err != nil {
+		return fmt.Errorf("topology.switch rtl: a cgroup is needed to find its processes again: %w", err)
+	}
+	f.program, err = findHardware()
+	return err
+}
+
+// fits returns an error if the frames that arrive at all ports of n together are more than 0.8 of what the block carries.
+// The rest is for words that a frame does not fill.
+func fits(n *node) error {
+	sum := 0.0
+	for _, p := range n.ports {
+		if p.rate == 0 {
+			return fmt.Errorf("topology.switch rtl: port %s has no rate: set network.rate", p.name)
+		}
+		sum += float64(p.rate)
+	}
+	if most := 0.8 * hardwareClock * hardwareBits; sum > most {
+		return fmt.Errorf("topology.switch rtl: the ports of %s have %.0f Mbit/s together, and the model carries %.0f: lower the rates, or raise time_scale", n.name, sum/1e6, most/1e6)
+	}
+	return nil
+}
+
+// finishChecksums: a packet socket does not calculate a checksum that is left to the hardware.
+func (*fairswitch) finishChecksums() bool { return true }
+
+func (r *record) hardwareFile(node, kind string) string {
+	return filepath.Join(labsDir, r.Name, hardwareDir, node+"."+kind)
+}
+
+// setUp starts the program of a switch, in the namespace of the calling thread, and waits until it forwards. It ends with the
+// lab's control group.
+func (f *fairswitch) setUp(l *Lab, _ *netlink.Handle, n *node) error {
+	if err := os.MkdirAll(filepath.Join(labsDir, l.claim.Name, hardwareDir), 0o700); err != nil {
+		return fmt.Errorf("make the directory of the FairSwitch: %w", err)
+	}
+	log, err := os.OpenFile(l.claim.hardwareFile(n.name, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(f.program, f.arguments(l, n)...)
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	done, err := l.claim.adopt(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := preferred(cmd.Start); err != nil {
+		return fmt.Errorf("start %s: %w", f.program, err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	go func() { _ = cmd.Wait() }()
+	if err != nil || line != "ready\n" {
+		return withLog(fmt.Errorf("%s was started, but does not forward", f.program), l.claim.hardwareFile(n.name, "log"))
+	}
+	return nil
+}
+
+func (f *fairswitch) arguments(l *Lab, n *node) []string {
+	args := []string{"--control", l.claim.hardwareFile(n.name, "ctl"), "--clock", fmt.Sprint(hardwareClock)}
+	index := map[*port]int{}
+	for i, p := range n.ports {
+		index[p] = i
+		args = append(args, "--port", fmt.Sprintf("%s=%d", p.ifname, tbfLimit(p)))
+	}
+	towards := l.plan.towards(n)
+	for _, guest := range l.plan.guests() {
+		if ports := towards[guest]; len(ports) > 0 {
+			args = append(args, "--to", fmt.Sprintf("%s=%d", guest.ports[0].mac, index[ports[0]]))
+		}
+	}
+	return args
+}
+
+// troubleOfHardware returns which FairSwitch has ended, lost frames, or was so late that the run is void.
+func (l *Lab) troubleOfHardware() []string {
+	if _, ok := l.fabric.(*fairswitch); !ok {
+		return nil
+	}
+	var lines []string
+	for _, n := range l.plan.nodes {
+		if n.kind != experiment.Switch {
+			continue
+		}
+		s, err := l.hardwareStats(n.name)
+		var words []string
+		if err != nil {
+			words = append(words, withLog(err, l.claim.hardwareFile(n.name, "log")).Error())
+		} else {
+			words = s.trouble()
+		}
+		if len(words) > 0 {
+			lines = append(lines, fmt.Sprintf("topology.switch rtl on %s: %s", n.name, strings.Join(words, "; ")))
+		}
+	}
+	return lines
+}
+
+func newHardware() fabric { return &fairswitch{} }
