@@ -26,7 +26,7 @@ func newFabric(p *plan, o Options) (fabric, error) {
 		}
 		return newOVS(p, netip.AddrPort{}, o.Scale), nil
 	case kind == "rtl":
-		return newHardware(), nil
+		return newHardware(o.Scale), nil
 	case kind != "" && kind != "bridge":
 		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge, ovs or rtl", kind)
 	case p.routed:

@@ -24,19 +24,22 @@ const hardwareProgram = "weir-rtl-switch"
 const (
 	// hardwareQueues is the number of output queues of the block, as `make rtl-switch` builds it.
 	hardwareQueues = 8
-	// hardwareClock is the frequency of the block's clock in the time of the machine. A slow machine runs the model at
-	// twice this frequency, so the program has time for the frames.
-	hardwareClock = 2_500_000
+	// hardwareClock is the frequency of the block's clock in the time of the machine. The model runs 4 million cycles a
+	// second on one processor of a small machine, half of that while others use its caches.
+	hardwareClock = 1_250_000
 	// hardwareBits pass the block in a cycle.
 	hardwareBits = 64
-	// hardwareLag is the most that the block may be behind the time of the machine. A run with more is void.
+	// hardwareLag is the most that the block may be behind the clock, in the experiment's own time. A run with more is void.
 	hardwareLag = time.Millisecond
 	hardwareDir = "rtl"
 )
 
 // fairswitch makes a switch a FairSwitch: a program reads frames from the ports, passes them through the block, and
 // sends them. The queues are those of the ports, as with every other kind of switch.
-type fairswitch struct{ program string }
+type fairswitch struct {
+	program string
+	scale   float64 // how many times slower the lab is than the experiment
+}
 
 // findHardware returns the program: beside this one, or on PATH.
 func findHardware() (string, error) {
@@ -152,28 +155,30 @@ func (f *fairswitch) arguments(l *Lab, n *node) []string {
 	return args
 }
 
-// troubleOfHardware returns which FairSwitch has ended, lost frames, or was so late that the run is void.
-func (l *Lab) troubleOfHardware() []string {
-	if _, ok := l.fabric.(*fairswitch); !ok {
-		return nil
+// troubleOfHardware returns which FairSwitch has ended, lost frames, or was so late that the run is void; and, in notes, how
+// late the others were.
+func (l *Lab) troubleOfHardware() (lines, notes []string) {
+	f, ok := l.fabric.(*fairswitch)
+	if !ok {
+		return nil, nil
 	}
-	var lines []string
 	for _, n := range l.plan.nodes {
 		if n.kind != experiment.Switch {
 			continue
 		}
+		where := fmt.Sprintf("topology.switch rtl on %s: ", n.name)
 		s, err := l.hardwareStats(n.name)
-		var words []string
 		if err != nil {
-			words = append(words, withLog(err, l.claim.hardwareFile(n.name, "log")).Error())
-		} else {
-			words = s.trouble()
+			lines = append(lines, where+withLog(err, l.claim.hardwareFile(n.name, "log")).Error())
+			continue
 		}
-		if len(words) > 0 {
-			lines = append(lines, fmt.Sprintf("topology.switch rtl on %s: %s", n.name, strings.Join(words, "; ")))
+		if words := s.trouble(f.scale); len(words) > 0 {
+			lines = append(lines, where+strings.Join(words, "; "))
+			continue
 		}
+		notes = append(notes, where+s.late(f.scale))
 	}
-	return lines
+	return lines, notes
 }
 
-func newHardware() fabric { return &fairswitch{} }
+func newHardware(scale float64) fabric { return &fairswitch{scale: max(1, scale)} }

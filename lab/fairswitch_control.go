@@ -60,9 +60,19 @@ type hardwareStats struct {
 	} `json:"ports"`
 }
 
-func (s *hardwareStats) trouble() (words []string) {
-	if s.LagMost > hardwareLag {
-		words = append(words, fmt.Sprintf("the model was up to %v behind the clock, and %v is the limit: this run is void", s.LagMost.Round(time.Microsecond), hardwareLag))
+// late says how far the model was behind the clock.
+func (s *hardwareStats) late(scale float64) string {
+	return fmt.Sprintf("the model was up to %v behind the clock, %v in the experiment's time", s.LagMost.Round(time.Microsecond), s.own(scale).Round(time.Microsecond))
+}
+
+// own returns the lag in the experiment's own time.
+func (s *hardwareStats) own(scale float64) time.Duration {
+	return time.Duration(float64(s.LagMost) / scale)
+}
+
+func (s *hardwareStats) trouble(scale float64) (words []string) {
+	if s.own(scale) > hardwareLag {
+		words = append(words, fmt.Sprintf("%s, and %v is the limit: this run is void", s.late(scale), hardwareLag))
 	}
 	if s.Overflows > 0 {
 		words = append(words, fmt.Sprintf("%d frames found no room before the block", s.Overflows))
@@ -204,7 +214,9 @@ func (w *hardwareLaw) counts() (sum [3]uint64, err error) {
 }
 
 // Has reports whether Sample has metrics of the port.
-func (w *hardwareLaw) Has(port string) bool { return w.Hardware.Sample != nil && w.ports[port].at != nil }
+func (w *hardwareLaw) Has(port string) bool {
+	return w.Hardware.Sample != nil && w.ports[port].at != nil
+}
 
 // Sample reads the registers of a port's queue.
 func (w *hardwareLaw) Sample(port string) ([]law.Value, error) {

@@ -30,12 +30,13 @@ double sc_time_stamp() { return 0; }
 namespace {
 
 constexpr unsigned idle_ns = 100000, busy_ns = 20000; // between two looks at the clock
+constexpr size_t most_clients = 8;                    // of the control socket
 constexpr size_t most_waiting = 4096;                 // frames before the block
 constexpr uint64_t rebase_ns = 100000000;             // a lag that is not made up for
 
 struct options {
 	std::string control;
-	uint64_t clock_hz = 2500000;
+	uint64_t clock_hz = 1250000;
 	std::vector<std::pair<std::string, unsigned>> ports;
 	std::map<uint64_t, unsigned> table;
 };
@@ -128,7 +129,8 @@ private:
 	const options &o;
 	block dut;
 	std::deque<port> ports;
-	int listener = -1, client = -1;
+	int listener = -1;
+	std::vector<int> clients;
 	uint64_t start, from = 0; // cycle `from` is at this time
 	uint64_t lag_most = 0, rebased = 0, received = 0, unknown = 0, overflows = 0;
 
@@ -147,7 +149,9 @@ private:
 		std::vector<pollfd> fds;
 		for (auto &p : ports)
 			fds.push_back({p.fd, POLLIN, 0});
-		fds.push_back({client < 0 ? listener : client, POLLIN, 0});
+		fds.push_back({listener, POLLIN, 0});
+		for (int client : clients)
+			fds.push_back({client, POLLIN, 0});
 		timespec limit = {0, dut.busy() ? busy_ns : idle_ns};
 		ppoll(fds.data(), fds.size(), &limit, nullptr);
 	}
@@ -219,22 +223,29 @@ private:
 
 	void answer()
 	{
-		if (client < 0)
-			client = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (client < 0)
-			return;
+		int fresh = clients.size() < most_clients ? accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+		if (fresh >= 0)
+			clients.push_back(fresh);
+		for (size_t i = 0; i < clients.size();) {
+			if (answer(clients[i])) {
+				i++;
+				continue;
+			}
+			close(clients[i]);
+			clients.erase(clients.begin() + (long)i);
+		}
+	}
+
+	// Answers a request. Returns false if the client has gone.
+	bool answer(int client)
+	{
 		char text[128];
 		ssize_t n = recv(client, text, sizeof text - 1, 0);
-		if (n < 0 && errno == EAGAIN)
-			return;
-		if (n <= 0) {
-			close(client);
-			client = -1;
-			return;
-		}
+		if (n <= 0)
+			return n < 0 && (errno == EAGAIN || errno == EINTR);
 		text[n] = 0;
 		std::string reply = reply_to(text);
-		::send(client, reply.data(), reply.size(), MSG_NOSIGNAL);
+		return ::send(client, reply.data(), reply.size(), MSG_NOSIGNAL) >= 0;
 	}
 
 	std::string reply_to(const char *text)
