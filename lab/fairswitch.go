@@ -41,7 +41,7 @@ type fairswitch struct {
 	scale   float64 // how many times slower the lab is than the experiment
 }
 
-// findHardware returns the program: beside this one, or on PATH.
+// findHardware returns the program, in the directory of this one or on PATH.
 func findHardware() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path := filepath.Join(filepath.Dir(self), hardwareProgram); unix.Access(path, unix.X_OK) == nil {
@@ -50,7 +50,7 @@ func findHardware() (string, error) {
 	}
 	path, err := exec.LookPath(hardwareProgram)
 	if err != nil {
-		return "", fmt.Errorf("topology.switch rtl needs %s beside this program or on PATH: run 'apt-get install verilator g++' and 'make rtl-switch', or use bridge: %w", hardwareProgram, err)
+		return "", fmt.Errorf("topology.switch rtl needs %s in the directory of this program or on PATH: run 'apt-get install verilator g++' and 'make rtl-switch', or use bridge: %w", hardwareProgram, err)
 	}
 	return filepath.Abs(path)
 }

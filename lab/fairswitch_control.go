@@ -60,7 +60,7 @@ type hardwareStats struct {
 	} `json:"ports"`
 }
 
-// late says how far the model was behind the clock.
+// late returns how far the model was behind the clock.
 func (s *hardwareStats) late(scale float64) string {
 	return fmt.Sprintf("the model was up to %v behind the clock, %v in the experiment's time", s.LagMost.Round(time.Microsecond), s.own(scale).Round(time.Microsecond))
 }

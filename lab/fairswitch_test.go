@@ -108,7 +108,7 @@ func TestFairSwitch_CarriesTCP(t *testing.T) {
 	sameHost(t, before, "after Down")
 }
 
-// What the hardware cannot do is refused before anything is built.
+// Parameters and networks that the hardware does not have are refused before anything is built.
 func TestFairSwitch_Refuses(t *testing.T) {
 	for want, edit := range map[string]func(p *fairqlaw.Params){
 		"":                             nil,

@@ -22,7 +22,7 @@
 #include <ctime>
 #include <map>
 
-#include "block.h"
+#include "fairswitch_block.h"
 #include "port.h"
 
 double sc_time_stamp() { return 0; }
