@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -172,6 +172,9 @@ sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-u
 
 rtl-test: ## FairSwitch's hardware: every module with cocotb and Verilator, the law on 10 million events, a million frames; RTL='events frames'
 	@rtl/tb/all $(RTL)
+
+rtl-switch: ## FairSwitch's hardware as a switch of the lab (topology.switch: rtl): ./weir-rtl-switch, with apt's verilator
+	@rtl/lab/build weir-rtl-switch
 
 rtl-prove: ## FairSwitch's hardware: its properties, with SymbiYosys and yices; PROVE='skid window' proves those
 	@rtl/formal/prove $(PROVE)

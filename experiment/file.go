@@ -54,7 +54,7 @@ type Guarantee struct {
 // Topology describes the nodes and the links between them.
 type Topology struct {
 	Kind        string            `json:"kind" jsonschema:"required,enum=dumbbell,enum=racks,enum=leaf_spine,enum=fat_tree,enum=chain" jsonschema_description:"the kind of network"`
-	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"the lab's switches (default: bridge); the simulator has one kind of switch; rtl is refused: not in this build"`
+	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"the lab's switches (default: bridge); rtl needs a program (make rtl-switch); the simulator has one kind of switch"`
 	Senders     int               `json:"senders,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: senders; chain: senders a switch"`
 	Receivers   int               `json:"receivers,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: receivers; several of them are behind a second switch; chain: receivers a switch"`
 	Racks       int               `json:"racks,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"racks: number of racks"`

@@ -59,9 +59,6 @@ func (c *checker) topologyKeys(t Topology) bool {
 	if c.Given("topology", "routing") && !slices.Contains(kindKeys[t.Kind].may, "routing") {
 		c.Fail([]string{"topology", "routing"}, t.Kind+" has only one path", "leaf_spine and fat_tree have equal paths")
 	}
-	if t.Switch == "rtl" {
-		c.Fail([]string{"topology", "switch"}, "rtl is not in this build", "bridge or ovs")
-	}
 	if t.VMs > 0 && !t.Hypervisors {
 		c.Fail([]string{"topology", "vms"}, "VMs without a hypervisor", "hypervisors: true, or no vms")
 	}

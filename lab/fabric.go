@@ -25,8 +25,10 @@ func newFabric(p *plan, o Options) (fabric, error) {
 			return newOVS(p, p.controllerAddress(), o.Scale), nil
 		}
 		return newOVS(p, netip.AddrPort{}, o.Scale), nil
+	case kind == "rtl":
+		return newHardware(o.Scale), nil
 	case kind != "" && kind != "bridge":
-		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge or ovs", kind)
+		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge, ovs or rtl", kind)
 	case p.routed:
 		return routed{}, nil
 	default:

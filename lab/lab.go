@@ -6,7 +6,8 @@
 //	worker.go     the thread in a namespace
 //	namespace.go  creates, marks and removes namespaces
 //	link.go       veth pairs and their settings
-//	fabric.go     the kinds of switch: bridge.go, routed.go, ovs.go with its daemons and their sockets
+//	fabric.go     the kinds of switch: bridge.go, routed.go, ovs.go with its daemons and their sockets,
+//	              the Verilated block with its registers
 //	controller.go the controller of Open vSwitches; certificates.go  their TLS certificates;
 //	              announce.go  how it learns of the guests
 //	shape.go      the queue of a port

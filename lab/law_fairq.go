@@ -27,7 +27,7 @@ func FairQ() Law { return RecordedFairQ(nil) }
 // switch. The caller stops the recorders after the run. nil: no recording.
 func RecordedFairQ(record func(node string) (*lawtrace.Recorder, error)) Law {
 	return Law{
-		Check: checkFairQ,
+		Check: checkFairQ, Hardware: fairQHardware,
 		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) { return startFairQ(l, r, name, record) },
 	}
 }

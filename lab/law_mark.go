@@ -1,6 +1,10 @@
 package lab
 
 import (
+	"errors"
+	"fmt"
+	"math"
+
 	"weir/datapath/mark"
 	"weir/experiment"
 	"weir/law"
@@ -9,7 +13,7 @@ import (
 
 // Mark is `ecn` and `red` in the lab.
 func Mark() Law {
-	return Law{Check: func(*experiment.Run, string) error { return mark.Check() }, Start: startMark}
+	return Law{Check: func(*experiment.Run, string) error { return mark.Check() }, Start: startMark, Hardware: markHardware}
 }
 
 type marker struct {
@@ -37,4 +41,27 @@ func startMark(l *Lab, r *experiment.Run, name string) (Attached, error) {
 		return nil, err
 	}
 	return marker{Mark: marking}, nil
+}
+
+// markHardware is ECN_mark: the threshold is the buffer, shifted to the right.
+func markHardware(r *experiment.Run, name string) (Hardware, error) {
+	p, err := law.Params[marklaw.Params](r.Params, name)
+	if err != nil {
+		return Hardware{}, err
+	}
+	if name == marklaw.RED || p.NotECT == marklaw.Drop {
+		return Hardware{}, errors.New("topology.switch rtl marks and does not drop: use ecn with not_ect: pass")
+	}
+	shift := -1
+	for _, link := range r.Config.Graph.Links {
+		if link.Rate == 0 {
+			continue
+		}
+		s := math.Log2(float64(link.Buffer.Bytes()) / float64(p.Threshold.Bytes()))
+		if s < 0 || s > 15 || s != math.Trunc(s) || shift >= 0 && float64(shift) != s {
+			return Hardware{}, fmt.Errorf("topology.switch rtl: the threshold of %v is no right shift of each buffer: choose a half, a quarter or an eighth of it", p.Threshold)
+		}
+		shift = int(s)
+	}
+	return Hardware{Registers: map[uint32]uint32{regControl: controlMark, regMark: uint32(max(shift, 0))}}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"weir/datapath/attach"
 	"weir/experiment"
@@ -18,6 +19,9 @@ type Law struct {
 	Check func(r *experiment.Run, name string) error
 	// Start attaches the law to the switches in r.At, and to all other places where it runs.
 	Start func(l *Lab, r *experiment.Run, name string) (Attached, error)
+	// Hardware returns the law for topology.switch: rtl, or why it cannot do a run. It then replaces Check and Start. nil: the
+	// hardware does not have the law.
+	Hardware func(r *experiment.Run, name string) (Hardware, error)
 	// Commanded: the lab's controller must command the switches, and the law runs in it.
 	Commanded bool
 	// Stays: the law continues after its process ends.
@@ -66,14 +70,39 @@ func (ls Laws) Check(r *experiment.Run) error {
 		if !ok {
 			return fmt.Errorf("scheme %s: the lab has no law %q", r.Scheme, name)
 		}
-		if l.Check == nil {
+		if l.Check == nil && !inHardware(r) {
 			continue
 		}
-		if err := l.Check(r, name); err != nil {
+		if err := l.check(r, name); err != nil {
 			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 		}
 	}
 	return nil
+}
+
+// inHardware reports whether the switches of a run carry out its laws themselves.
+func inHardware(r *experiment.Run) bool { return r.Config.Switch == "rtl" }
+
+func (w Law) check(r *experiment.Run, name string) error {
+	if !inHardware(r) {
+		return w.Check(r, name)
+	}
+	if w.Hardware == nil || len(r.Laws) > 1 {
+		return fmt.Errorf("topology.switch rtl cannot run %s: use one law that the hardware has, or bridge", strings.Join(r.Laws, ", "))
+	}
+	_, err := w.Hardware(r, name)
+	return err
+}
+
+func (w Law) start(l *Lab, r *experiment.Run, name string) (Attached, error) {
+	if !inHardware(r) {
+		return w.Start(l, r, name)
+	}
+	h, err := w.Hardware(r, name)
+	if err != nil {
+		return nil, err
+	}
+	return l.startHardware(r, h)
 }
 
 // Commanded reports whether a law of r runs in the controller of the switches.
@@ -97,7 +126,7 @@ func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error)
 		return errors.Join(errs...)
 	}
 	for _, name := range r.Laws {
-		at, err := ls[name].Start(l, r, name)
+		at, err := ls[name].start(l, r, name)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("scheme %s: %w", r.Scheme, err), stop())
 		}

@@ -172,6 +172,9 @@ func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Out
 	add("guests.stack", result.Fatal, lost...)
 	add("guests.stack", result.Warning, stuck...)
 	add("topology.switch", result.Warning, l.troubleOfSwitches()...)
+	late, notes := l.troubleOfHardware()
+	add("topology.switch", result.Fatal, late...)
+	add("topology.switch", result.Note, notes...)
 	add("topology.switch", result.Warning, l.troubleOfController(context.WithoutCancel(ctx))...)
 	for cause, n := range out.Failures {
 		add("traffic", result.Warning, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
