@@ -167,7 +167,7 @@ func overRate(s *Status) map[string]uint64 {
 	out := map[string]uint64{}
 	for i := range s.Host.VMs {
 		if c := s.Host.VMs[i].Counts; c != nil && c.Rate > 0 {
-			out[strconv.FormatUint(uint64(c.VM), 10)] = c.OverRate
+			out[strconv.FormatUint(uint64(s.Host.VMs[i].VM), 10)] = c.OverRate
 		}
 	}
 	return out
