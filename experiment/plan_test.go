@@ -370,7 +370,7 @@ func TestSchemeOfTwoLaws(t *testing.T) {
 // A parameter under the name of a law is for this law only. It overrides a parameter that stands for all laws.
 func TestSchemeOfTwoLaws_OwnParams(t *testing.T) {
 	for scheme, want := range map[string]law.Duration{
-		"{name: sdn, laws: [sicc, fairq], params: {sicc: {interval: 20ms}}}":                         law.Duration(fairq.Default().Interval),
+		"{name: sdn, laws: [sicc, fairq], params: {sicc: {interval: 20ms}}}":                         fairq.Default().Interval,
 		"{name: sdn, laws: [sicc, fairq], params: {sicc: {interval: 20ms}, fairq: {interval: 2ms}}}": 2e6,
 	} {
 		text := strings.Replace(planBase, "{name: static, params: {rate: 250Mbit}}", scheme, 1)
