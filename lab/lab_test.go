@@ -304,7 +304,7 @@ func TestUpRefuses(t *testing.T) {
 	}{
 		{"Upper", dumbbell(1, false).config(), "use 1 to 20 of a-z"},
 		{"a-name-longer-than-twenty", dumbbell(1, false).config(), "use 1 to 20 of a-z"},
-		{testName("r"), rtl, `topology.switch "rtl" is not in this build`},
+		{testName("r"), rtl, "the ports of switch have 400 Mbit/s together, and the model carries 64"},
 		{testName("r"), chained, "guest sender2 would need the stacks linux and netstack at once"},
 		{testName("r"), many.config(), "switch has more than 250 guests"},
 		{testName("r"), clash.config(), `node name "controller" is taken`},
