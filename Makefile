@@ -38,7 +38,7 @@ demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 
 check: lint prose ## the linter, the check of prose and all tests that need no root, clang or Open vSwitch: under a minute; TESTFLAGS=-count=1
 	@set -o pipefail; WEIR_NO_ROOT=1 $(TESTS) -short -timeout 20m $(TESTFLAGS) ./... | $(REPORT)
 
-# Tests often wait, for TCP's timers or for the kernel to end a namespace, so six packages run at a time, the longest
+# Tests often wait, for TCP's timers or for the kernel to end a namespace, so four packages run at a time, the longest
 # first. MUST='Osken|Tshark' fails the run if a test with such a name was skipped.
 LONGEST := ./cmd/weir ./datapath/fairq ./lab ./controller ./sim
 
@@ -51,7 +51,7 @@ test: deps-test ## all tests, as root, with those on real TCP in namespaces; TES
 
 # check-generated takes the time in which the tests wait.
 tests: test-alone
-	@set -o pipefail; $(TESTS) -p 6 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
+	@set -o pipefail; $(TESTS) -p 4 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
 
 test-alone:
 	@set -o pipefail; $(TESTS) -timeout 20m $(TESTFLAGS) -run '$(ALONE)' ./cmd/weir | $(REPORT)
