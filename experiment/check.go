@@ -251,7 +251,7 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 			}
 			c.UnknownKey(at, known)
 		case len(owners) > 1:
-			c.Fail(at, fmt.Sprintf("%s have this parameter, each a meaning of its own", strings.Join(owners, " and ")),
+			c.Fail(at, fmt.Sprintf("%s have this parameter, and it means something else in each", strings.Join(owners, " and ")),
 				fmt.Sprintf("%s: {%s: ...}", owners[0], key))
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"weir/law/sed"
 )
 
-// Repair is `lossrepair` in the lab: switches keep the segments that a full buffer would drop.
-func Repair() Law {
+// LossRepair is `lossrepair` in the lab: switches keep the segments that a full buffer would drop.
+func LossRepair() Law {
 	return Law{
 		Check: func(*experiment.Run, string) error { return repair.Check() },
 		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
-			p, err := law.Params[sed.AloneParams](r.Params, name)
+			p, err := law.Params[sed.LossRepairParams](r.Params, name)
 			if err != nil {
 				return nil, err
 			}

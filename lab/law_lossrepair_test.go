@@ -43,7 +43,7 @@ func TestRepair_AtASwitch(t *testing.T) {
 		}
 		return of
 	}
-	stop, err := l.Enforce(run("lossrepair", sed.AloneParams{Park: 100e3}), testWorks)
+	stop, err := l.Enforce(run("lossrepair", sed.LossRepairParams{Park: 100e3}), testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}

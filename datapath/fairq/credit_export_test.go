@@ -22,16 +22,22 @@ func (f *Attachment) CreditOf(name string) (CreditState, error) {
 	return creditIn(f.maps.Credits, f.ports[f.index(name)].id)
 }
 
-// CreditAfter returns a function that reads the state of the port with this name once, also after Close.
-func (f *Attachment) CreditAfter(name string) (read func() (CreditState, error), err error) {
+// CreditsAfter returns a function that reads once, also after Close, how many promises all ports made, and how many packets they parked.
+func (f *Attachment) CreditsAfter() (read func() (promises, parked uint64, err error), err error) {
 	credits, err := f.maps.Credits.Clone()
 	if err != nil {
 		return nil, err
 	}
-	id := f.ports[f.index(name)].id
-	return func() (CreditState, error) {
-		s, err := creditIn(credits, id)
-		return s, errors.Join(err, credits.Close())
+	var ids []uint32
+	for _, p := range f.ports {
+		ids = append(ids, p.id)
+	}
+	return func() (promises, parked uint64, err error) {
+		for _, id := range ids {
+			s, err2 := creditIn(credits, id)
+			promises, parked, err = promises+s.Promises, parked+s.Parked, errors.Join(err, err2)
+		}
+		return promises, parked, errors.Join(err, credits.Close())
 	}, nil
 }
 

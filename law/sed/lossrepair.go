@@ -6,23 +6,23 @@ import (
 	"weir/law"
 )
 
-// AloneParams configures lossrepair: the ports' part of rsed with repair: reinject, without windows.
-type AloneParams struct {
+// LossRepairParams configures lossrepair: the ports' part of rsed with repair: reinject, without windows.
+type LossRepairParams struct {
 	Park law.Bytes `json:"park" above:"0" jsonschema_description:"the most that a port keeps: on Linux not more than it sends in the time of a full buffer and 1 ms"`
 }
 
 // Check returns an error for parameters that cannot work.
-func (p *AloneParams) Check() error {
+func (p *LossRepairParams) Check() error {
 	if p.Park > mostPark {
 		return fmt.Errorf("park: at most %v", mostPark)
 	}
 	return nil
 }
 
-// AloneSpec describes lossrepair: switches keep the packets that a full buffer would drop, and send them later. Windows stay as they are.
-func AloneSpec() law.Spec {
+// LossRepairSpec describes lossrepair: switches keep the packets that a full buffer would drop, and send them later. Windows stay as they are.
+func LossRepairSpec() law.Spec {
 	return law.Spec{
-		Name: "lossrepair", Folder: "sed", Title: "SED, RSED (paper 001)", Params: func() any { return &AloneParams{Park: 150e3} }, Worlds: []string{law.WorldLab},
+		Name: "lossrepair", Folder: "sed", Title: "SED, RSED (paper 001)", Params: func() any { return &LossRepairParams{Park: 150e3} }, Worlds: []string{law.WorldLab},
 		Sites: []law.Site{law.SwitchPort}, Metrics: repairMetrics(), Report: reportOf(repairMetrics()),
 	}
 }

@@ -48,7 +48,7 @@ func list() []entry {
 		{hygenicc.Spec(), simlaws.HyGenICC, func() lab.Law { return lab.Controlled(hygenicc.Spec()) }},
 		{sed.Spec(), simlaws.SED, lab.SED},
 		{sed.RepairSpec(), simlaws.RSED, lab.RSED},
-		{sed.AloneSpec(), nil, lab.Repair},
+		{sed.LossRepairSpec(), nil, lab.LossRepair},
 	}
 }
 
