@@ -175,7 +175,12 @@ func TestObserve_Predicts(t *testing.T) {
 			streams := m.NewStreams(t, testnet.ReceiverIPv4, flows)
 			streams.Progress(t, 1) // a stream that drop-tail starves may make no progress for long
 			long := fmt.Sprintf("%ds", rounds(3, 10))
-			before := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
+			var before *switchd.ObservedPort
+			// A stream that waits for a timer has no window that would be limited, and on a busy machine most may wait for a while.
+			m.until(p, "at least half of the flows would be limited", func() bool {
+				before = observedNamed(m.observe("out0", "in0", "--for", long), "out0")
+				return before.FlowsSeen > 0 && before.Limited >= before.FlowsSeen/2
+			})
 			p.rewrite("enforce: {percent: 100}\n")
 			p.signal(syscall.SIGHUP)
 			m.until(p, "windows are limited", m.limited)
@@ -197,9 +202,6 @@ func TestObserve_Predicts(t *testing.T) {
 			t.Logf("queue %.0f, predicted %.0f (%.0f to %.0f): now mean %.0f, p99 %.0f, most %d", before.Now.MeanBytes,
 				before.Then.MeanBytes, before.Then.LeastBytes, before.Then.MostBytes, after.Now.MeanBytes, after.Now.P99Bytes, after.Now.MostBytes)
 			t.Logf("drops/s %.1f, predicted %.1f (to %.1f): now %.1f", before.Now.DropsPerSecond, before.Then.DropsPerSecond, before.Then.DropsMost, after.Now.DropsPerSecond)
-			if before.FlowsSeen == 0 || before.Limited < before.FlowsSeen/2 {
-				t.Errorf("%d of %d flows were to be limited", before.Limited, before.FlowsSeen)
-			}
 			for _, text := range (observedPair{before, after}).wrong() {
 				t.Error(text)
 			}

@@ -24,7 +24,7 @@ const (
 	defaultName         = "weir-park"
 	defaultLimitBytes   = 4 << 20
 	defaultLimitPackets = 8192
-	defaultBurst        = 200 * time.Microsecond
+	defaultBurst        = time.Millisecond
 	nameMax             = unix.IFNAMSIZ - 2 // a digit and the 0 byte follow
 	ownerMax            = 128
 	limitBytesMax       = 64 << 20
@@ -44,7 +44,8 @@ type Options struct {
 	// packet counts for the bytes that it stands for. At most 64 MiB and 65536 packets; 0: 4 MiB and 8192 packets.
 	LimitBytes, LimitPackets uint32
 	// Burst is what a class may send at once after it was idle, in time at its rate. It also is the delay of the kernel's
-	// timer that does not reduce the rate. At most 10 ms; 0: 200 us.
+	// timer that does not reduce the rate: a law that fills a class at its rate has a longer queue for ever after each longer delay. At
+	// most 10 ms; 0: 1 ms.
 	Burst time.Duration
 }
 
