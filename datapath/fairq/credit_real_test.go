@@ -3,6 +3,7 @@ package fairq_test
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ type creditBed struct {
 	*rwndPath
 	f     *fairq.Attachment
 	conns []*testnet.Pair
-	late  bool // servers answer when a request is held
+	late  bool // servers answer when a request is held, or all have come
 }
 
 const creditAnswer = 12_000 // bytes
@@ -51,6 +52,7 @@ func newCreditBedOf(t *testing.T, conns int, law fairq.Law, c fairq.Config) *cre
 func (b *creditBed) ask(t *testing.T) {
 	t.Helper()
 	answers, gate := make(chan error, 2*len(b.conns)), make(chan struct{})
+	var asked atomic.Int32
 	if !b.late {
 		close(gate)
 	}
@@ -63,6 +65,7 @@ func (b *creditBed) ask(t *testing.T) {
 		go func() {
 			var q [1]byte
 			_, err := io.ReadFull(c.Server, q[:])
+			asked.Add(1)
 			<-gate
 			if err == nil {
 				_, err = c.Server.Write(make([]byte, creditAnswer))
@@ -70,14 +73,14 @@ func (b *creditBed) ask(t *testing.T) {
 			answers <- err
 		}()
 	}
+	before := b.state(t).Holds
 	for _, c := range b.conns {
 		if _, err := c.Client.Write([]byte("q")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if b.late {
-		before := b.state(t).Holds
-		testnet.Until(t, "a request is held", func() bool { return b.state(t).Holds > before })
+		testnet.Until(t, "a request is held, or all have come", func() bool { return b.state(t).Holds > before || asked.Load() == int32(len(b.conns)) })
 		close(gate)
 	}
 	for _, c := range b.conns {
@@ -91,6 +94,24 @@ func (b *creditBed) ask(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// askLate asks servers that answer late until a request is held, and then twice more. The port expects answers one after another until it
+// has seen them come at once.
+func (b *creditBed) askLate(t *testing.T) {
+	t.Helper()
+	b.late = true
+	defer func() { b.late = false }()
+	before := b.state(t).Holds
+	for range 10 {
+		b.ask(t)
+		if b.state(t).Holds > before {
+			b.ask(t)
+			b.ask(t)
+			return
+		}
+	}
+	t.Error("no request was held, though servers were late and answered at once ten times")
 }
 
 func (b *creditBed) state(t *testing.T) fairq.CreditState {
@@ -122,10 +143,7 @@ func (b *creditBed) parkingThere(t *testing.T) bool {
 func TestFairQCredits_LateServers(t *testing.T) {
 	b := newCreditBed(t, 40, fairq.Config{})
 	b.ask(t)
-	b.late = true
-	for range 3 {
-		b.ask(t)
-	}
+	b.askLate(t)
 	testnet.Until(t, "all parked packets have left", func() bool {
 		p, err := b.f.ParkStats()
 		if err != nil {

@@ -52,9 +52,11 @@ func tracedCredits(t *testing.T, credit fairq.Credit, rounds int) *lawtrace.Trac
 			b.deleteParking(t)
 		}
 		b.conns = all
-		b.late = credit == fairq.CreditPaces && round == 1
-		b.ask(t)
-		b.late = false
+		if credit == fairq.CreditPaces && round == 1 {
+			b.askLate(t)
+		} else {
+			b.ask(t)
+		}
 		b.conns = []*testnet.Pair{b.Dial(t, l, testnet.WindowScale(4))} // its windows can express one segment and two
 		testnet.Until(t, "only one connection counts as a flow", func() bool {
 			b.ask(t)
