@@ -141,7 +141,7 @@ func TestSwitchCredits_Killed(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	bps, buffer, flows, waiting := uint64(150e6), uint32(80*machineTarget), manyFlows, uint32(500)
-	if !*soak { // for a slow machine. What waits is as long as the port sends in a time, so it is less in proportion to the rate
+	if !*soak { // for a slow machine: a port keeps packets for 50 ms, so the number of packets falls with the rate
 		bps, buffer, flows = machineBps/4, buffer/4, flows/4
 		waiting = uint32(500 * bps / 150e6)
 	}
