@@ -4,11 +4,13 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath/testnet"
 	"weir/experiment"
+	"weir/law"
 	"weir/law/droptail"
 	"weir/law/sed"
 )
@@ -47,14 +49,27 @@ func TestRepair_AtASwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error { return send(client, server, 2_000_000) })
+	tally := func() law.Tally {
+		n, err := l.laws[0].Tally()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// One transfer can end before its window overflows the buffer: cubic leaves slow start when the delay rises.
+	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) (err error) {
+		for end := time.Now().Add(testnet.Patience); err == nil && tally()[sed.Kept] == 0 && time.Now().Before(end); {
+			err = send(client, server, 2_000_000)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	testnet.Until(t, "a repair is counted", func() bool {
-		n, err := l.laws[0].Tally()
-		return err == nil && n[sed.Repairs] > 0 && n[sed.Kept] >= n[sed.Repairs] && n[sed.InTime] <= n[sed.Repairs] && n[sed.ParkingFails] == 0
-	})
+	testnet.Until(t, "a repair is counted", func() bool { return tally()[sed.Repairs] > 0 })
+	if n := tally(); n[sed.Kept] < n[sed.Repairs] || n[sed.InTime] > n[sed.Repairs] || n[sed.ParkingFails] != 0 {
+		t.Errorf("counters that contradict each other, or a parking that fails: %v", n)
+	}
 	if values, trouble := l.lawTotals(); len(values) != 8 || len(trouble) != 0 {
 		t.Errorf("%v, %v", values, trouble)
 	}
