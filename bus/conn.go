@@ -188,3 +188,14 @@ func (c *Conn) listen(subject string, messages int, f func(*nats.Msg)) error {
 	}
 	return s.SetPendingLimits(messages, MaxPending)
 }
+
+// settle waits until the server has what was subscribed, so that no message is lost that others send from now on. Without a
+// server it does not wait: subscriptions go out when one is connected.
+func (c *Conn) settle() {
+	if !c.Connected() {
+		return
+	}
+	if err := c.nc.FlushTimeout(handshakeTimeout); err != nil {
+		c.log.Warn("the bus has not answered: it may not have the subscriptions yet", "error", err)
+	}
+}

@@ -185,6 +185,7 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 		conn.Close()
 		return nil, err
 	}
+	conn.settle()
 	return c, nil
 }
 

@@ -165,6 +165,8 @@ func (k *busKit) run() (stop func()) {
 		}
 	})
 	k.t.Cleanup(stop)
+	// The tests' agents report once. Real ones do so again.
+	k.until("the controller is on the bus", func() bool { return k.status().Bus.Connected })
 	return stop
 }
 
@@ -217,9 +219,10 @@ func (k *busKit) until(what string, ok func() bool) {
 	k.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
+			status := k.status().Bus
 			k.law.mu.Lock()
 			defer k.law.mu.Unlock()
-			k.t.Fatalf("%s: not within 30 s; the law saw %q", what, k.law.said)
+			k.t.Fatalf("%s: not within 30 s; the law saw %q; the bus: %+v", what, k.law.said, status)
 		}
 	}
 }
