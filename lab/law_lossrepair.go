@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"weir/agent/switchd/lossrepair"
 	"weir/datapath/repair"
 	"weir/experiment"
 	"weir/law"
@@ -20,37 +21,36 @@ func LossRepair() Law {
 			if err != nil {
 				return nil, err
 			}
-			return l.startRepair(r.At, name, p.Park)
+			return l.startRepair(r, name, p.Park)
 		},
 	}
 }
 
-// repairs is the program at the ports of some switches.
+// repairs is the law at some switches.
 type repairs struct {
 	Quiet
-	switches []*repair.Repair
+	switches attachedSwitches
 }
 
-// startRepair attaches the program to the ports of these switches. most is the parameter park of the law.
-func (l *Lab) startRepair(at []string, name string, most law.Bytes) (*repairs, error) {
-	w := &repairs{}
-	for _, node := range at {
-		var ports []repair.Port
-		for _, p := range l.Ports() {
-			if !p.OfSwitch || p.Node != node {
-				continue
-			}
-			one := repair.Port{PortRef: l.PortRef(p), Bps: uint64(p.Rate), Queue: uint32(p.Buffer), Park: uint32(most)}
-			if law.Bytes(one.Kept()) < most {
-				l.unmet.add(node, name+".park", most.String(), "a port keeps what it sends in the time of a full buffer and 1 ms, and in 50 ms, at most")
-			}
-			ports = append(ports, one)
+// startRepair attaches the law to the ports of these switches. most is the parameter park of the law.
+func (l *Lab) startRepair(r *experiment.Run, name string, most law.Bytes) (*repairs, error) {
+	w, params := &repairs{}, &sed.LossRepairParams{Park: most}
+	for _, p := range l.Ports() {
+		if !p.OfSwitch || !slices.Contains(r.At, p.Node) {
+			continue
 		}
-		r, err := repair.Attach(ports, "weir lab")
+		if at, err := params.At(p.Rate, p.Buffer); err == nil && at.Most < most {
+			l.unmet.add(p.Node, name+".park", most.String(), "a port keeps what it sends in the time of a full buffer and 1 ms, and in 50 ms, at most")
+		}
+	}
+	for _, node := range r.At {
+		a, err := l.attachSwitch(node, r.Config.RTT, lossrepair.Law{Lease: labLease}, params)
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
-		w.switches = append(w.switches, r)
+		if a != nil {
+			w.switches = append(w.switches, a)
+		}
 	}
 	return w, nil
 }
@@ -58,13 +58,13 @@ func (l *Lab) startRepair(at []string, name string, most law.Bytes) (*repairs, e
 // Tally returns the sum of the counters at all ports.
 func (w *repairs) Tally() (law.Tally, error) {
 	t := law.Tally{}
-	for _, r := range w.switches {
-		ports, err := r.Stats()
+	for _, a := range w.switches {
+		ports, err := a.Stats()
 		if err != nil {
 			return nil, err
 		}
 		for i := range ports {
-			p := &ports[i]
+			p := ports[i].Repairs
 			t[sed.Repairs] += p.Repaired
 			t[sed.InTime] += p.InTime
 			t[sed.SentInTime] += p.SentInTime
@@ -79,13 +79,7 @@ func (w *repairs) Tally() (law.Tally, error) {
 }
 
 // Close detaches the program, and lets the packets leave that wait.
-func (w *repairs) Close() error {
-	var errs []error
-	for _, r := range slices.Backward(w.switches) {
-		errs = append(errs, r.Close())
-	}
-	return errors.Join(errs...)
-}
+func (w *repairs) Close() error { return w.switches.close() }
 
 // repaired is a law with repairs at its switches.
 type repaired struct {

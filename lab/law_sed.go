@@ -45,7 +45,7 @@ func RSED() Law {
 			return nil, err
 		}
 		// After the agents' programs, and so in front of them: they see a packet once.
-		of, err := l.startRepair(r.At, name, p.Park)
+		of, err := l.startRepair(r, name, p.Park)
 		if err != nil {
 			return nil, errors.Join(err, base.Close())
 		}

@@ -59,7 +59,7 @@ func TestCompose_OneOwnerEach(t *testing.T) {
 		for i := range rapid.IntRange(0, 5).Draw(t, "laws") {
 			l := &Spec{Name: string(rune('a' + i)), Claims: rapid.SliceOfNDistinct(rapid.Map(rapid.Uint8Range(0, uint8(SendRate)), func(r uint8) Resource { return Resource(r) }), 0, 3, rapid.ID[Resource]).Draw(t, "claims")}
 			for _, r := range l.Claims {
-				if slices.Contains([]Resource{Marking, ECN, Shim}, r) {
+				if slices.Contains([]Resource{Marking, ECN, Shim, FirstPlace}, r) {
 					owners[r]++
 				}
 			}

@@ -107,16 +107,17 @@ const (
 	Marking       Resource = iota // CE at a switch's port; exclusive
 	ECN                           // ECT and CE between a guest and the network; exclusive
 	Shim                          // bits and options that guests do not see; exclusive
+	FirstPlace                    // the first program at a switch's port, which sees each packet once; exclusive
 	ReceiveWindow                 // the window field of acknowledgements; the smallest
 	SendRate                      // of a guest; the smallest
 )
 
 func (r Resource) String() string {
-	return [...]string{"marking", "ECN", "shim", "receive window", "send rate"}[r]
+	return [...]string{"marking", "ECN", "shim", "the first place at a port", "receive window", "send rate"}[r]
 }
 
 // Exclusive reports whether only one law can claim r at a place.
-func (r Resource) Exclusive() bool { return r <= Shim }
+func (r Resource) Exclusive() bool { return r <= FirstPlace }
 
 // MetricKind is how a Metric is collected.
 type MetricKind uint8

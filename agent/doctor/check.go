@@ -192,7 +192,7 @@ func (d *Device) isTunnel() bool {
 func (j *judge) place(d *Device) place {
 	switch {
 	case d.Parking:
-		return place{role: "Weir's parking, where packets wait for credits", instead: "the ports that traffic passes", level: Note}
+		return place{role: "Weir's parking, where packets wait", instead: "the ports that traffic passes", level: Note}
 	case d.Loopback:
 		return place{role: "loopback", instead: "the ports that traffic passes", level: Note}
 	case slices.Contains(fallbacks, d.Name) && d.Kind != "":

@@ -87,7 +87,7 @@ func (j *judge) parkings() {
 			n.Level, n.Text = Note, fmt.Sprintf("a parking of Weir that is no switch's: its alias is %q", d.Alias)
 			n.Remedy = "if no lab runs: ip link del " + shell(d.Name)
 		case slices.ContainsFunc(j.f.Switches, func(s Switch) bool { return s.Name == name && s.Alive }):
-			n.Text = "the parking of switch " + name + ": packets wait there for credits"
+			n.Text = "the parking of switch " + name + ": packets wait there"
 		default:
 			n.Level, n.Text = Note, "the parking of switch "+name+", which is not running: packets that waited there have left"
 			n.Remedy = "start weir switch --name " + shell(name) + " again; or remove it: weir switch --purge --name " + shell(name)

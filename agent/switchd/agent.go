@@ -109,6 +109,12 @@ type LawKeys struct {
 // pin is the directory where the law is pinned for a switch.
 func (l *LawKeys) pin(name string) string { return filepath.Join(l.pins, name) }
 
+// wholePorts reports whether the law is a WholePorts.
+func (l *LawKeys) wholePorts() bool {
+	_, is := l.Law.(WholePorts)
+	return is
+}
+
 // titles returns the names of laws for people.
 func titles(laws []LawKeys) string {
 	var out []string

@@ -309,6 +309,10 @@ func (c *fileChecker) canary(percent int, at ...string) {
 	}
 	for i := range c.laws {
 		l := &c.laws[i]
+		if l.wholePorts() {
+			c.Fail(at, fmt.Sprintf("%d %% of the flows is a canary, and %s acts on all packets of a port", percent, l.name), "percent: 100, or percent: 0 to observe")
+			continue
+		}
 		all, is := l.Law.(AllFlows)
 		if !is {
 			continue
@@ -322,6 +326,11 @@ func (c *fileChecker) canary(percent int, at ...string) {
 
 func (c *fileChecker) rollback(r *fileRollback) {
 	first := map[Figure]bool{}
+	for i := range c.laws {
+		if l := &c.laws[i]; len(r.If) > 0 && l.wholePorts() {
+			c.Fail([]string{"rollback", "if"}, fmt.Sprintf("%s counts no flows, so no rule can be judged", l.name), "leave it out")
+		}
+	}
 	for i, text := range r.If {
 		at := []string{"rollback", "if", strconv.Itoa(i)}
 		rule, err := ParseRule(text)

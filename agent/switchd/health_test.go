@@ -180,7 +180,7 @@ func TestChecks(t *testing.T) {
 		{"a few tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 90 }, "", "", "", ""},
 		{"the parking is gone", func(now, _ *snapshot, a *reading.Pinned) {
 			a.Credits.Paces, now.kernel.Parking = true, &reading.Parking{MostPackets: 10, MostBytes: 10}
-		}, "no-parking", Degraded, "packets that should wait for credits pass", "makes it again within a second"},
+		}, "no-parking", Degraded, "packets that should wait pass", "makes it again within a second"},
 		{"the parking is gone, and nobody there", func(now, _ *snapshot, a *reading.Pinned) {
 			a.Credits.Paces, now.kernel.Parking, now.process = true, &reading.Parking{MostPackets: 10, MostBytes: 10, Fault: "odd"}, process{}
 		}, "no-parking", Degraded, "pass (odd)", "start weir switch again"},

@@ -93,6 +93,9 @@ type AllFlows interface {
 	NeedsAllFlows(keys any) (key string)
 }
 
+// WholePorts is a law that acts on all packets of a port, and counts no flows: it has no canary and no rollback.
+type WholePorts interface{ WholePorts() }
+
 // Params are a law's parameters at one port. They are plain values that == compares.
 type Params interface {
 	Figures() Figures

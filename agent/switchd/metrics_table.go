@@ -100,9 +100,9 @@ var switchMetrics = []metric[*moment]{
 				emit(float64(from.Segments), from.label())
 			}
 		}),
-	parkingMetric(gauge, "parking_present", "1: the parking, where packets wait for credits, is there. 0: it is missing, and packets pass. This and the following exist only with credits.",
+	parkingMetric(gauge, "parking_present", "1: the parking, where packets wait, is there. 0: it is missing, and packets pass. This and the following exist only with credits or lossrepair.",
 		func(p *Parking) float64 { return truth(p.Present) }),
-	parkingMetric(gauge, "parking_packets", "Packets that wait for credits now.",
+	parkingMetric(gauge, "parking_packets", "Packets that wait now.",
 		func(p *Parking) float64 { return float64(p.Packets) }),
 	parkingMetric(gauge, "parking_bytes", "Bytes that these packets stand for.",
 		func(p *Parking) float64 { return float64(p.Bytes) }),
@@ -118,7 +118,7 @@ var switchMetrics = []metric[*moment]{
 		func(m *moment) float64 { return float64(m.events.rollbacks.Load()) }),
 }
 
-var portMetrics = slices.Concat(namedPortMetrics, formerPortMetrics(namedPortMetrics))
+var portMetrics = slices.Concat(namedPortMetrics, repairMetrics(), formerPortMetrics(namedPortMetrics))
 
 var namedPortMetrics = []metric[*portMoment]{
 	someOfPort(gauge, "state", "1 for the current state, 0 for the other states.", "state",

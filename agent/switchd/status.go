@@ -48,7 +48,7 @@ type Switch struct {
 
 	SignedSources []SignedSource `json:"signed_sources,omitempty"` // the 10 sources with the most signed segments
 
-	Parking *Parking `json:"parking,omitempty"` // where packets wait for credits; absent if no port of this namespace has credits
+	Parking *Parking `json:"parking,omitempty"` // where packets wait; absent if no port of this namespace has credits or repairs losses
 
 	Ports []Port `json:"ports"` // ports of the switch
 }
@@ -116,6 +116,7 @@ type Port struct {
 	TableFull uint64            `json:"table_full"` // connections that found no room in the flow table
 
 	Credits *Credits `json:"credits,omitempty"` // promises and credits; absent without them
+	Repairs *Repairs `json:"repairs,omitempty"` // repair of losses; absent without lossrepair
 
 	Rates *Rates `json:"rates,omitempty"` // rates between two readings; absent after one
 }
@@ -225,7 +226,7 @@ func describePort(v *view) Port {
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Dropped: k.Dropped, Data: k.Data,
 		Opened: k.Opened, Adopted: k.Adopted, TableFull: k.TableFull,
-		Rates: v.recent.rates(), Findings: v.findings(), Credits: creditsOf(&k.Credits),
+		Rates: v.recent.rates(), Findings: v.findings(), Credits: creditsOf(&k.Credits), Repairs: repairsOf(k.Repairs),
 	}
 	for _, r := range reasons {
 		p.Passed[r.Key] = r.of(&k.Stats)

@@ -14,7 +14,7 @@ type Credits struct {
 	LongestMs float64 `json:"longest_wait_ms"` // longest wait since the port was first attached
 }
 
-// Parking is the state of a switch's parking device, where packets wait for credits.
+// Parking is the state of a switch's parking device, where packets wait.
 type Parking struct {
 	Present      bool   `json:"present"`          // the devices, their program and their queue are there
 	Reason       string `json:"reason,omitempty"` // why the parking cannot be read
@@ -51,13 +51,16 @@ func parkingOf(k *reading.Parking) *Parking {
 	}
 }
 
+// parks reports whether packets of the port may have to wait.
+func (v *view) parks() bool { return v.k.Credits.Paces || v.k.Repairs != nil }
+
 // lookNoParking: packets that should wait pass.
 func lookNoParking(v *view) (reason, remedy string) {
 	p := v.sw.Parking
-	if !v.k.Credits.Paces || !v.k.Local || p == nil || p.Present {
+	if !v.parks() || !v.k.Local || p == nil || p.Present {
 		return "", ""
 	}
-	reason = "the parking is missing: packets that should wait for credits pass"
+	reason = "the parking is missing: packets that should wait pass"
 	if p.Fault != "" {
 		reason += " (" + p.Fault + ")"
 	}
@@ -70,13 +73,13 @@ func lookNoParking(v *view) (reason, remedy string) {
 // lookFullParking: since the previous reading the parking had no room.
 func lookFullParking(v *view) (reason, remedy string) {
 	p := v.sw.Parking
-	if !v.k.Credits.Paces || !v.k.Local || p == nil {
+	if !v.parks() || !v.k.Local || p == nil {
 		return "", ""
 	}
 	full := p.Packets >= p.MostPackets || p.Bytes >= p.MostBytes
 	if !full && (v.recent == nil || v.recent.parkingFull == 0) {
 		return "", ""
 	}
-	return "the parking is full: packets that should wait for credits pass, and the queue may grow above its target",
+	return "the parking is full: packets that should wait pass, and the queue may grow above its target",
 		"more flows send at once than credits can hold: raise target_fraction or the buffer, or send by more ports"
 }

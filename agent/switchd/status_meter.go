@@ -193,6 +193,7 @@ type change struct {
 		sent    uint64 // packets, from the beginning of the first reading to the end of the second
 		drops   uint64
 	}
+	unrepaired  uint64 // segments that were dropped although losses are repaired
 	parkingFull uint64 // packets of all ports that passed because the parking was full
 
 	deviceSent, deviceDrops uint64 // as counted by the device: a GSO packet may count once
@@ -200,6 +201,7 @@ type change struct {
 
 func (c *change) stats(now, old *reading.Stats) {
 	c.seen, c.rewritten = since(now.Seen, old.Seen), since(now.Rewritten, old.Rewritten)
+	c.unrepaired = unrepaired(now, old)
 	c.tunnel, c.tableFull = since(now.Tunnel, old.Tunnel), since(now.TableFull, old.TableFull)
 }
 

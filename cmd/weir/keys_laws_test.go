@@ -26,7 +26,6 @@ var keysOfLaws = map[string][]keyCase{
 	"params of sed.margin":         {{see: inTest, says: "../../law/sed/law_test.go TestMargin"}},
 	"params of rsed.repair":        {{see: inTest, says: "../../sim/sed_test.go TestRSED_RepairsWithoutTimeouts"}},
 	"params of rsed.park":          {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
-	"params of rsed.park_most":     {{see: inTest, says: "../../sim/laws/sed_test.go TestPark"}},
 	"params of lossrepair.park":    {{see: inTest, says: "../../datapath/repair/frames_test.go TestFrames"}},
 	"params of red.threshold":      {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
 	"params of red.not_ect":        {{see: isRefused, says: "params.not_ect: red drops every packet above the threshold", set: "schemes.droptail.params.not_ect=pass", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},

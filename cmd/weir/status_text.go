@@ -52,8 +52,12 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 	for i := range ports {
 		p := &ports[i]
 		name := printable(p.Port)
-		fmt.Fprintf(b, "%s: rewritten: %d; passed unchanged: %s\n", name, p.Rewritten, p.PassedText())
-		if p.Dropped > 0 {
+		if p.Repairs != nil {
+			fmt.Fprintf(b, "%s: %s\n", name, repairsText(p.Repairs))
+		} else {
+			fmt.Fprintf(b, "%s: rewritten: %d; passed unchanged: %s\n", name, p.Rewritten, p.PassedText())
+		}
+		if p.Dropped > 0 && p.Repairs == nil {
 			fmt.Fprintf(b, "%s: dropped: %d signed\n", name, p.Dropped)
 		}
 		if text := creditsText(p.Credits); text != "" {
@@ -82,6 +86,19 @@ func creditsText(c *switchd.Credits) string {
 		how = "pacing"
 	}
 	return text + fmt.Sprintf("; credits: %s, %d packets waited, the longest for %.3g ms, %d waits refused", how, c.Parked, c.LongestMs, c.Refused)
+}
+
+// repairsText describes the repair of losses at a port.
+func repairsText(r *switchd.Repairs) string {
+	text := fmt.Sprintf("repaired: %d of %d, %d of them late, the longest wait %.3g ms; behind others: %d; %s wait, %s at most",
+		r.Repaired, r.Over+r.Full, r.Late, r.LongestMs, r.Behind, shortBytes(r.WaitingBytes), shortBytes(r.MostBytes))
+	if r.Full+r.Other > 0 {
+		text += fmt.Sprintf("; dropped: %d segments, %d packets without TCP", r.Full, r.Other)
+	}
+	if r.Refused > 0 {
+		text += fmt.Sprintf("; passed without the parking: %d", r.Refused)
+	}
+	return text
 }
 
 // parkingText describes the parking of a switch.
@@ -117,7 +134,11 @@ func signedText(s *switchd.Switch) string {
 
 // switchLine describes a switch in one line.
 func switchLine(s *switchd.Switch) string {
-	line := fmt.Sprintf("switch %s: %s", s.Name, switchStateText(s))
+	of := s.Name
+	if s.Law != "" {
+		of += " (" + s.Law + ")"
+	}
+	line := fmt.Sprintf("switch %s: %s", of, switchStateText(s))
 	if s.Reason != "" {
 		line += fmt.Sprintf(" (%s)", s.Reason)
 	}

@@ -148,6 +148,28 @@ func claim(dir string, atNs uint64) error {
 	return nil
 }
 
+// Purge locks dir, calls clearPins to remove what is pinned there, calls rest, and removes dir. If no parent of dir exists, it only
+// calls rest. If a running process has dir, the error is *Busy, and nothing changes.
+func Purge(dir string, clearPins, rest func() error) error {
+	if _, err := os.Stat(filepath.Dir(dir)); errors.Is(err, os.ErrNotExist) {
+		return rest() // no file system for pins, or none of Weir's in it
+	}
+	if err := MakePinDir(dir); err != nil { // needed for the lock: a process that starts now makes it too
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
+	d, err := lockfile.Take(dir)
+	switch {
+	case errors.Is(err, lockfile.ErrHeld):
+		return &Busy{Dir: dir, Holder: ReadHolder(dir)}
+	case err != nil:
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
+	if err := errors.Join(clearPins(), rest(), RemovePinDir(dir), d.Close()); err != nil {
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
+	return nil
+}
+
 // Claimed reports whether a running process asks for the directory.
 func (l *PinLock) Claimed() (bool, error) {
 	var c ownerEntry

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/cilium/ebpf"
 
 	"weir/datapath/attach"
-	"weir/internal/lockfile"
 )
 
 const (
@@ -143,24 +140,7 @@ func Purge(dir string, also func() error) error {
 	if also == nil {
 		also = func() error { return nil }
 	}
-	if _, err := os.Stat(filepath.Dir(dir)); errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(removePark(nil, dir), also()) // no file system for pins, or none of Weir's in it
-	}
-	if err := attach.MakePinDir(dir); err != nil { // needed for the lock: a process that starts now makes it too
-		return fmt.Errorf("purge %s: %w", dir, err)
-	}
-	d, err := lockfile.Take(dir)
-	switch {
-	case errors.Is(err, lockfile.ErrHeld):
-		return &attach.Busy{Dir: dir, Holder: attach.ReadHolder(dir)}
-	case err != nil:
-		return fmt.Errorf("purge %s: %w", dir, err)
-	}
-	err = errors.Join(clearPins(dir), removePark(nil, dir), also(), attach.RemovePinDir(dir), d.Close())
-	if err != nil {
-		return fmt.Errorf("purge %s: %w", dir, err)
-	}
-	return nil
+	return attach.Purge(dir, func() error { return clearPins(dir) }, func() error { return errors.Join(removePark(nil, dir), also()) })
 }
 
 // clearPins releases all flows and removes all pins but those in keep. The kernel stops the timers of a table

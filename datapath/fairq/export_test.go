@@ -14,5 +14,5 @@ func (f *Attachment) StopTimer(port string) error { return f.disarm(f.ports[f.in
 // Attacher loads a program and returns a function that attaches it to a port, as Attach does.
 func (f *Attachment) Attacher() (func(attach.PortRef) (link.Link, error), error) {
 	program, err := f.source.loadPort(0, f.maps, nil)
-	return func(p attach.PortRef) (link.Link, error) { return f.attachFirst(p, 0, program) }, err
+	return func(p attach.PortRef) (link.Link, error) { return sole().AttachFirst(p, "", program) }, err
 }

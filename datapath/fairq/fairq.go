@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
+	"weir/datapath/park"
 )
 
 // Gain is how strongly the windows react to the queue (FQ-10).
@@ -207,11 +208,11 @@ type Attachment struct {
 	control *controlPrograms
 	ports   []attachedPort
 	source  *programSource
-	shared  sync.Mutex          // over the control entry and the field control
-	lock    *attach.PinLock     // on cfg.Pin; nil without Pin
-	fresh   bool                // no tables existed before
-	watch   atomic.Bool         // counters of flows must run
-	parks   map[uint64]*parking // by the cookie of their namespaces; changed under shared only
+	shared  sync.Mutex            // over the control entry and the field control
+	lock    *attach.PinLock       // on cfg.Pin; nil without Pin
+	fresh   bool                  // no tables existed before
+	watch   atomic.Bool           // counters of flows must run
+	parks   map[uint64]*park.Park // by the cookie of their namespaces; changed under shared only
 }
 
 // fairQAttached is one port of a FairQ.

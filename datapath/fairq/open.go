@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
+	"weir/datapath/park"
 )
 
 // View reads what is pinned, and changes nothing.
@@ -81,7 +82,7 @@ func (v *View) Read() (*Switch, error) {
 	}
 	slices.SortFunc(s.Ports, func(a, b Pinned) int { return strings.Compare(a.Port, b.Port) })
 	if slices.ContainsFunc(s.Ports, func(p Pinned) bool { return p.Local && p.Credits.Paces }) {
-		s.Parking = readParking(v.dir)
+		s.Parking = park.Read(parkOptions(v.dir))
 	}
 	return s, nil
 }
@@ -122,27 +123,9 @@ func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) 
 func lookAround(p *Pinned, queues attach.RootQueues) error {
 	p.Queue = queues.Of(p.Ifindex)
 	_ = errors.As(attach.CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
-	chain, err := attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
-	if err != nil {
+	var err error
+	if p.Before, err = attach.ProgramsBefore(p.Ifindex, p.ProgramID); err != nil {
 		return fmt.Errorf("port %s: programs at its egress: %w", p.Port, err)
 	}
-	for _, other := range chain {
-		if uint32(other.ID) == p.ProgramID {
-			break
-		}
-		p.Before = append(p.Before, programName(other.ID))
-	}
 	return nil
-}
-
-// programName returns a program's name, or its id if it has none.
-func programName(id ebpf.ProgramID) string {
-	prog, err := ebpf.NewProgramFromID(id)
-	if err == nil {
-		defer func() { _ = prog.Close() }()
-		if info, err := prog.Info(); err == nil && info.Name != "" {
-			return info.Name
-		}
-	}
-	return fmt.Sprintf("program %d", id)
 }

@@ -3,8 +3,6 @@ package fairq
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"path/filepath"
 
 	"github.com/cilium/ebpf"
 
@@ -13,39 +11,12 @@ import (
 
 // Packets that wait for credits wait in the parking of their namespace (datapath/park), which belongs to one switch.
 
-// parking is a parking that this process has open.
-type parking struct {
-	*park.Park
-	heartbeats int    // since it was opened
-	gone       uint64 // park.Stats.PassedGone at the last look
-}
-
-const (
-	parkOwner = "weir switch"
-	// parkSwitch is the switch whose parking has the default name. Those of other switches in the namespace have a name of
-	// their own.
-	parkSwitch = "default"
-	// parkLooks is the number of heartbeats between two readings of the parking's queue.
-	parkLooks = 4
-)
+const parkPackets = 8192
 
 // parkOptions returns the options of the parking of the switch that is pinned in dir; "": it is not pinned.
 func parkOptions(dir string) park.Options {
-	o := park.Options{Owner: parkOwner, LimitBytes: 2 * creditHold, LimitPackets: parkPackets}
-	if dir == "" {
-		return o
-	}
-	name := filepath.Base(dir)
-	o.Owner += " " + name
-	if name != parkSwitch {
-		sum := fnv.New32a()
-		_, _ = sum.Write([]byte(name))
-		o.Name = fmt.Sprintf("weir-pk-%06x", sum.Sum32()&0xffffff)
-	}
-	return o
+	return park.Options{LimitBytes: 2 * creditHold, LimitPackets: parkPackets}.OfSwitch(dir, "weir-pk-")
 }
-
-const parkPackets = 8192
 
 // openPark opens the parking of a port's namespace, if packets may have to wait there. isNew reports that it was not open.
 func (f *Attachment) openPark(c *Config, p *Port, cookie uint64) (isNew bool, err error) {
@@ -59,9 +30,9 @@ func (f *Attachment) openPark(c *Config, p *Port, cookie uint64) (isNew bool, er
 	f.shared.Lock()
 	defer f.shared.Unlock()
 	if f.parks == nil {
-		f.parks = map[uint64]*parking{}
+		f.parks = map[uint64]*park.Park{}
 	}
-	f.parks[cookie] = &parking{Park: at}
+	f.parks[cookie] = at
 	return true, nil
 }
 
@@ -126,32 +97,14 @@ func (f *Attachment) setParkPort(p *attachedPort, mode uint32) error {
 // returned, because heartbeats continue without a parking: status shows that it is missing.
 func (f *Attachment) restoreParks() {
 	f.shared.Lock()
-	var all []*parking
+	var all []*park.Park
 	for _, at := range f.parks {
 		all = append(all, at)
 	}
 	f.shared.Unlock()
 	for _, at := range all {
-		if at.isGone() {
-			_ = at.Restore()
-		}
+		_ = at.Keep()
 	}
-}
-
-// isGone reports whether packets passed recently because the parking is gone, or that its queue is gone.
-func (at *parking) isGone() bool {
-	gone, err := at.Gone()
-	if err != nil {
-		return false // it was closed
-	}
-	grown := gone != at.gone
-	at.gone = gone
-	at.heartbeats++
-	if grown || at.heartbeats%parkLooks != 0 {
-		return grown
-	}
-	s, err := at.Stats()
-	return err == nil && !s.Queue
 }
 
 // leaveParks closes the parkings. With pins the devices stay, for the programs that stay. end: nothing stays.
@@ -206,19 +159,4 @@ func removePark(enter func(f func() error) error, dir string) error {
 		return nil
 	}
 	return err
-}
-
-// readParking reads the parking in the caller's namespace of the switch that is pinned in dir.
-func readParking(dir string) *Parking {
-	o := parkOptions(dir)
-	s, exists, err := park.Look(nil, o)
-	p := &Parking{
-		Present: exists && s.Queue, Packets: s.BacklogPackets, Bytes: s.BacklogBytes, MostPackets: o.LimitPackets, MostBytes: o.LimitBytes,
-		Parked: s.Parked, Returned: s.Returned, PassedGone: s.PassedGone, PassedFull: s.PassedFull,
-		PassedMarked: s.PassedMarked + s.PassedPriority, Stale: s.Stale, Foreign: s.Foreign,
-	}
-	if err != nil {
-		p.Fault = err.Error()
-	}
-	return p
 }

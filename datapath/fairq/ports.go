@@ -220,7 +220,11 @@ func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 	if err := f.arm(p.id); err != nil {
 		return err
 	}
-	if attached.link, err = f.attachFirst(p.PortRef, cookie, p.program); err != nil {
+	only := sole()
+	if f.cfg.Observe {
+		only = nil
+	}
+	if attached.link, err = only.AttachFirst(p.PortRef, f.cfg.Pin, p.program); err != nil {
 		return err
 	}
 	if f.cfg.Pin != "" {

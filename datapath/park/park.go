@@ -90,6 +90,8 @@ type Park struct {
 	adopted bool
 	classes map[uint32]uint64 // rates in bit/s of the ids that have a class
 	closed  bool
+	kept    int    // calls of Keep, which only one goroutine calls
+	gone    uint64 // Stats.PassedGone at the last of them
 }
 
 // ErrClosed is the error of calls after Close or Leave.

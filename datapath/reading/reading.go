@@ -120,7 +120,28 @@ type Stats struct {
 	Advertised uint64 // edge mode: ACKs that advertised a window to the edge
 	Assumed    uint64 // ACKs whose data passes another switch, limited to a part of the window
 
-	Credits Credits // zero: the port has neither promises nor credits
+	Credits Credits  // zero: the port has neither promises nor credits
+	Repairs *Repairs // nil: losses are not repaired at the port
+}
+
+// Repairs is the repair of losses at a port (datapath/repair). Packets count as on the wire, since the port was attached.
+type Repairs struct {
+	LimitBytes   uint32 // of the queue that packets may fill that did not wait
+	MostBytes    uint32 // that may wait
+	WaitingBytes uint32 // that wait now
+
+	Over    uint64 // parked: the queue had no room for them
+	Behind  uint64 // parked: the queue had room, and packets of their flow waited
+	Full    uint64 // dropped: as many bytes wait as may
+	Other   uint64 // dropped: over the limit, and not TCP
+	Refused uint64 // should have been parked and passed: the parking is gone, or their mark or priority is in use
+
+	Back       uint64        // put back into the queue
+	Repaired   uint64        // of those: the queue had no room for them at first
+	InTime     uint64        // of the repaired: after the time of a full queue and 2 ms at most
+	SentInTime uint64        // of the repaired: they also reached the head of the queue in that time
+	Waited     time.Duration // of the repaired, the sum
+	Longest    time.Duration // of the repaired
 }
 
 // Credits is what promises and credits do at a port. The counters count since the port was attached.

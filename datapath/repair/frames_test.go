@@ -23,6 +23,8 @@ const (
 
 	limit = 10_000
 	kept  = 3_000
+
+	portID = 5
 )
 
 // bench is the repair program with a backlog and a time that the test sets, and a parking whose packets do not come back.
@@ -40,19 +42,15 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
-	if err := opened.SetPort(5, p.Port.Ifindex, 1e9); err != nil {
+	if err := opened.SetPort(portID, p.Port.Ifindex, 1e9); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := repairtest.LoadRepair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]uint32{
-		repairtest.RepairVarLimitBytes: limit, repairtest.RepairVarParkBytes: kept, repairtest.RepairVarPortId: 5,
-	} {
-		if err := spec.Variables[name].Set(value); err != nil {
-			t.Fatal(err)
-		}
+	if err := spec.Variables[repairtest.RepairVarPortId].Set(uint32(portID)); err != nil {
+		t.Fatal(err)
 	}
 	b := &bench{}
 	if err := spec.LoadAndAssign(&b.objects, &ebpf.CollectionOptions{Cache: attach.KernelTypes(), MapReplacements: opened.Maps()}); err != nil {
@@ -68,7 +66,25 @@ func newBench(t *testing.T) *bench {
 	}
 	b.back = state.Out
 	b.at(t, time.Hour)
+	b.configure(t, repairtest.RepairRepairPortConfig{LimitBytes: limit, ParkBytes: kept})
 	return b
+}
+
+// configure writes the port's configuration.
+func (b *bench) configure(t *testing.T, c repairtest.RepairRepairPortConfig) {
+	t.Helper()
+	if err := b.objects.RepairConfigs.Put(uint32(portID), &c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// control writes a heartbeat at a time, with a lease of 1 s.
+func (b *bench) control(t *testing.T, heartbeat time.Duration, releasing uint32) {
+	t.Helper()
+	c := repairtest.RepairRepairControl{HeartbeatNs: uint64(heartbeat), LeaseNs: uint64(time.Second), Releasing: releasing}
+	if err := b.objects.RepairControls.Put(uint32(0), &c); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (b *bench) at(t *testing.T, now time.Duration) {
@@ -76,6 +92,7 @@ func (b *bench) at(t *testing.T, now time.Duration) {
 	if err := b.objects.NowNs.Set(uint64(now)); err != nil {
 		t.Fatal(err)
 	}
+	b.control(t, now, 0)
 }
 
 // run sends a frame that finds this backlog through the program. from: the device that it came by.
@@ -153,7 +170,7 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	var cpus []repairtest.RepairRepairCounts
-	if err := b.objects.RepairStats.Lookup(uint32(0), &cpus); err != nil {
+	if err := b.objects.RepairStats.Lookup(uint32(portID), &cpus); err != nil {
 		t.Fatal(err)
 	}
 	var c repairtest.RepairRepairCounts
@@ -165,7 +182,7 @@ func TestFrames(t *testing.T) {
 		t.Errorf("%+v of %d packets", c, b.packets)
 	}
 	var port repairtest.RepairRepairPort
-	if err := b.objects.RepairPorts.Lookup(uint32(0), &port); err != nil || port.Bytes != 2000 {
+	if err := b.objects.RepairPorts.Lookup(uint32(portID), &port); err != nil || port.Bytes != 2000 {
 		t.Errorf("%+v, %v: want 2000 bytes that wait", port, err)
 	}
 	// Two packets never come back: the parking's device was deleted. Their flow and their bytes are forgotten.
@@ -177,8 +194,27 @@ func TestFrames(t *testing.T) {
 	if got := b.run(t, ipv6, 0, 0); got != tcxNext {
 		t.Errorf("after another 101 ms: verdict %d", int32(got))
 	}
-	if err := b.objects.RepairPorts.Lookup(uint32(0), &port); err != nil || port.Bytes != 0 {
+	if err := b.objects.RepairPorts.Lookup(uint32(portID), &port); err != nil || port.Bytes != 0 {
 		t.Errorf("%+v, %v: want no bytes that wait", port, err)
+	}
+	// Without heartbeats, while user space leaves, and at a port that is switched off, packets pass.
+	for what, step := range map[string]func(){
+		"no heartbeat": func() { b.control(t, time.Hour-time.Second, 0) },
+		"leaving":      func() { b.control(t, time.Hour+200*time.Millisecond, 1) },
+		"off":          func() { b.configure(t, repairtest.RepairRepairPortConfig{LimitBytes: limit, ParkBytes: kept, Off: 1}) },
+	} {
+		step()
+		if got := b.run(t, first, limit, 0); got != tcxNext {
+			t.Errorf("%s: verdict %d", what, int32(got))
+		}
+		if got := b.run(t, udp, limit, 0); got != tcxNext {
+			t.Errorf("%s, UDP: verdict %d", what, int32(got))
+		}
+		b.control(t, time.Hour+200*time.Millisecond, 0)
+		b.configure(t, repairtest.RepairRepairPortConfig{LimitBytes: limit, ParkBytes: kept})
+	}
+	if got := b.run(t, first, limit, 0); got != tcxRedirect {
+		t.Errorf("on again: verdict %d", int32(got))
 	}
 	// Without a parking nothing is kept: packets go to the queue, as without Weir.
 	if err := b.objects.Parking.Put(uint32(0), make([]byte, 32)); err != nil {

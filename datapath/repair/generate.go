@@ -2,4 +2,4 @@ package repair
 
 // The kernel program is compiled for little-endian machines. clang-16 and libbpf-dev are those of Debian 12.
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -type repair_counts kernel ../bpf/repair/repair.bpf.c -- -O2 -g -mcpu=v3 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -type repair_control -type repair_port_config -type repair_port -type repair_counts kernel ../bpf/repair/repair.bpf.c -- -O2 -g -mcpu=v3 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror

@@ -19,8 +19,8 @@ type kernelDirection struct {
 		_    structs.HostLayout
 		Word [2]uint64
 	}
-	Side   uint32
-	Unused uint32
+	Side uint32
+	Port uint32
 }
 
 type kernelParkCounts struct {
@@ -50,6 +50,15 @@ type kernelParkState struct {
 	OutIfindex   uint32
 	LimitBytes   uint32
 	LimitPackets uint32
+}
+
+type kernelRepairControl struct {
+	_           structs.HostLayout
+	Schema      uint32
+	Releasing   uint32
+	HeartbeatNs uint64
+	LeaseNs     uint64
+	Seed        [2]uint64
 }
 
 type kernelRepairCounts struct {
@@ -83,23 +92,34 @@ type kernelRepairPort struct {
 	Unused   uint32
 }
 
+type kernelRepairPortConfig struct {
+	_           structs.HostLayout
+	NetnsCookie uint64
+	DueNs       uint64
+	Ifindex     uint32
+	LimitBytes  uint32
+	ParkBytes   uint32
+	NsPerKib    uint32
+	Off         uint32
+	Name        [32]int8
+	_           [4]byte
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	kernelMapParkPorts     = "park_ports"
-	kernelMapParkStats     = "park_stats"
-	kernelMapParking       = "parking"
-	kernelMapRepairFlows   = "repair_flows"
-	kernelMapRepairPorts   = "repair_ports"
-	kernelMapRepairStats   = "repair_stats"
-	kernelProgWeirRepair   = "weir_repair"
-	kernelVarDueNs         = "due_ns"
-	kernelVarFlowDigestKey = "flow_digest_key"
-	kernelVarLimitBytes    = "limit_bytes"
-	kernelVarNsPerKib      = "ns_per_kib"
-	kernelVarParkBytes     = "park_bytes"
-	kernelVarPortId        = "port_id"
+	kernelMapParkPorts      = "park_ports"
+	kernelMapParkStats      = "park_stats"
+	kernelMapParking        = "parking"
+	kernelMapRepairConfigs  = "repair_configs"
+	kernelMapRepairControls = "repair_controls"
+	kernelMapRepairFlows    = "repair_flows"
+	kernelMapRepairPorts    = "repair_ports"
+	kernelMapRepairStats    = "repair_stats"
+	kernelProgWeirRepair    = "weir_repair"
+	kernelVarFlowDigestKey  = "flow_digest_key"
+	kernelVarPortId         = "port_id"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -151,23 +171,21 @@ type kernelProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelMapSpecs struct {
-	ParkPorts   *ebpf.MapSpec `ebpf:"park_ports"`
-	ParkStats   *ebpf.MapSpec `ebpf:"park_stats"`
-	Parking     *ebpf.MapSpec `ebpf:"parking"`
-	RepairFlows *ebpf.MapSpec `ebpf:"repair_flows"`
-	RepairPorts *ebpf.MapSpec `ebpf:"repair_ports"`
-	RepairStats *ebpf.MapSpec `ebpf:"repair_stats"`
+	ParkPorts      *ebpf.MapSpec `ebpf:"park_ports"`
+	ParkStats      *ebpf.MapSpec `ebpf:"park_stats"`
+	Parking        *ebpf.MapSpec `ebpf:"parking"`
+	RepairConfigs  *ebpf.MapSpec `ebpf:"repair_configs"`
+	RepairControls *ebpf.MapSpec `ebpf:"repair_controls"`
+	RepairFlows    *ebpf.MapSpec `ebpf:"repair_flows"`
+	RepairPorts    *ebpf.MapSpec `ebpf:"repair_ports"`
+	RepairStats    *ebpf.MapSpec `ebpf:"repair_stats"`
 }
 
 // kernelVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
-	DueNs         *ebpf.VariableSpec `ebpf:"due_ns"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
-	LimitBytes    *ebpf.VariableSpec `ebpf:"limit_bytes"`
-	NsPerKib      *ebpf.VariableSpec `ebpf:"ns_per_kib"`
-	ParkBytes     *ebpf.VariableSpec `ebpf:"park_bytes"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 }
 
@@ -191,12 +209,14 @@ func (o *kernelObjects) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelMaps struct {
-	ParkPorts   *ebpf.Map `ebpf:"park_ports"`
-	ParkStats   *ebpf.Map `ebpf:"park_stats"`
-	Parking     *ebpf.Map `ebpf:"parking"`
-	RepairFlows *ebpf.Map `ebpf:"repair_flows"`
-	RepairPorts *ebpf.Map `ebpf:"repair_ports"`
-	RepairStats *ebpf.Map `ebpf:"repair_stats"`
+	ParkPorts      *ebpf.Map `ebpf:"park_ports"`
+	ParkStats      *ebpf.Map `ebpf:"park_stats"`
+	Parking        *ebpf.Map `ebpf:"parking"`
+	RepairConfigs  *ebpf.Map `ebpf:"repair_configs"`
+	RepairControls *ebpf.Map `ebpf:"repair_controls"`
+	RepairFlows    *ebpf.Map `ebpf:"repair_flows"`
+	RepairPorts    *ebpf.Map `ebpf:"repair_ports"`
+	RepairStats    *ebpf.Map `ebpf:"repair_stats"`
 }
 
 func (m *kernelMaps) Close() error {
@@ -204,6 +224,8 @@ func (m *kernelMaps) Close() error {
 		m.ParkPorts,
 		m.ParkStats,
 		m.Parking,
+		m.RepairConfigs,
+		m.RepairControls,
 		m.RepairFlows,
 		m.RepairPorts,
 		m.RepairStats,
@@ -214,11 +236,7 @@ func (m *kernelMaps) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
-	DueNs         *ebpf.Variable `ebpf:"due_ns"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
-	LimitBytes    *ebpf.Variable `ebpf:"limit_bytes"`
-	NsPerKib      *ebpf.Variable `ebpf:"ns_per_kib"`
-	ParkBytes     *ebpf.Variable `ebpf:"park_bytes"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
 }
 

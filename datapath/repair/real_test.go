@@ -3,7 +3,9 @@ package repair_test
 import (
 	"io"
 	"testing"
+	"time"
 
+	"weir/datapath/reading"
 	"weir/datapath/repair"
 	"weir/datapath/testnet"
 )
@@ -12,15 +14,16 @@ import (
 const (
 	realBps   = 8e6
 	realQueue = 40_000
+	realLimit = 32_000
 	realPark  = 30_000
 	senders   = 20
 	realBytes = 2 * 1448 // 20 messages of two segments, 60 KB on the wire
 )
 
 // attached attaches the program to the path's port for the length of the test.
-func attached(t *testing.T, p *testnet.Path, bps float64, queue, most uint32) *repair.Repair {
+func attached(t *testing.T, p *testnet.Path, bps float64, limit, most uint32) *repair.Repair {
 	t.Helper()
-	r, err := repair.Attach([]repair.Port{{PortRef: p.Port, Bps: uint64(bps), Queue: queue, Park: most}}, "tests")
+	r, err := repair.Own(repair.Config{Lease: time.Hour, Burst: 200 * time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,16 +32,19 @@ func attached(t *testing.T, p *testnet.Path, bps float64, queue, most uint32) *r
 			t.Error(err)
 		}
 	})
+	if err := r.Attach(repair.Port{PortRef: p.Port, Law: repair.Law{Bps: uint64(bps), LimitBytes: limit, ParkBytes: most, Due: 50 * time.Millisecond}}); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
-func statsOf(t *testing.T, r *repair.Repair) repair.Stats {
+func statsOf(t *testing.T, r *repair.Repair) reading.Repairs {
 	t.Helper()
 	s, err := r.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s[0]
+	return *s[0].Repairs
 }
 
 // outcome is what hosts saw of an incast.
@@ -86,7 +92,7 @@ func TestRepair_RealTCP(t *testing.T) {
 	for _, offload := range []bool{false, true} {
 		o := testnet.PathOptions{PortBps: realBps, Limit: realQueue, ChecksumOffload: offload, NoIPv6: true}
 		p := testnet.NewPath(t, o)
-		r := attached(t, p, realBps, realQueue, realPark)
+		r := attached(t, p, realBps, realLimit, realPark)
 		got := incast(t, p, func(outcome) bool { return statsOf(t, r).Over > 0 })
 		s := statsOf(t, r)
 		t.Logf("offload %v: %+v, %+v", offload, got, s)

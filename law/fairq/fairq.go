@@ -16,7 +16,7 @@ func Spec() law.Spec {
 	return law.Spec{
 		Name: Name, Folder: "fairq", Title: "FairQ, FairSwitch, RWNDQ (paper 002 and the reports before it)",
 		Params: func() any { return Default() }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort, law.VMPort},
-		Signals: []law.Signal{law.Backlog, law.Flows}, Claims: []law.Resource{law.ReceiveWindow},
+		Signals: []law.Signal{law.Backlog, law.Flows}, Claims: []law.Resource{law.ReceiveWindow, law.FirstPlace},
 		Metrics: []law.Metric{
 			{Name: Flows, Main: "mean", Heading: "law counts", Unit: "flows", Text: "active flows"},
 			{Name: Grant, Main: "p50", Heading: "grants each", Unit: "B p50", Text: "the limit of windows, while flows were limited"},

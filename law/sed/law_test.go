@@ -280,7 +280,6 @@ func TestCheck(t *testing.T) {
 		"choose 3ms or more":                    func(p *RepairParams) { p.Lease = 2e6 },
 		"is more than":                          func(p *RepairParams) { p.Hold = mostTime + 1 },
 		"park: at most":                         func(p *RepairParams) { p.Park = mostPark + 1 },
-		"park_most: at most":                    func(p *RepairParams) { p.ParkMost = mostTime + 1 },
 	} {
 		p := DefaultRepair()
 		change(p)

@@ -2,13 +2,14 @@ package sed
 
 import (
 	"fmt"
+	"time"
 
 	"weir/law"
 )
 
 // LossRepairParams configures lossrepair: the ports' part of rsed with repair: reinject, without windows.
 type LossRepairParams struct {
-	Park law.Bytes `json:"park" above:"0" jsonschema_description:"the most that a port keeps: on Linux not more than it sends in the time of a full buffer and 1 ms"`
+	Park law.Bytes `json:"park" above:"0" jsonschema_description:"the most that a port keeps: on Linux not more than it sends in 50 ms, or in the time of a full buffer and 1 ms"`
 }
 
 // Check returns an error for parameters that cannot work.
@@ -19,11 +20,46 @@ func (p *LossRepairParams) Check() error {
 	return nil
 }
 
+// RepairBurst is how much a parking may send at once, in time at the port's rate (datapath/park).
+const RepairBurst = 200 * time.Microsecond
+
+const (
+	repairLate     = 2 * time.Millisecond  // how much longer than its full buffer a port may need for a repair (SPEC 1.11)
+	repairSpare    = time.Millisecond      // a reserve within it, because processors are slow
+	repairLongest  = 50 * time.Millisecond // that a packet is kept: half of the time after which core/repair.h takes it as lost
+	repairFrame    = 1514                  // bytes
+	repairFrames   = 4                     // that enter a queue on several processors at once
+	leastBurst     = 1600                  // bytes
+	leastOfOthers  = 2                     // frames of packets that did not wait
+	largestOfQueue = 1<<32 - 1
+)
+
+// AtPort is lossrepair at a port.
+type AtPort struct {
+	Limit law.Bytes     // of the buffer, that packets may fill that did not wait. The rest is for those that come back
+	Most  law.Bytes     // that is kept: so a packet that is kept is back in time
+	Due   time.Duration // a repair that takes longer is late: the time of a full buffer and 2 ms
+}
+
+// At returns what the port of a switch does. It returns an error if the buffer is too short.
+func (p *LossRepairParams) At(rate law.Rate, buffer law.Bytes) (AtPort, error) {
+	sends := func(in time.Duration) float64 { return float64(rate) / 8 * in.Seconds() }
+	head := law.Bytes(max(sends(RepairBurst), leastBurst) + repairFrames*repairFrame)
+	if rate == 0 || buffer > largestOfQueue || buffer < head+leastOfOthers*repairFrame {
+		return AtPort{}, fmt.Errorf("lossrepair: a buffer of %v at %v is too short: packets that come back need %v, and others two frames", buffer, rate, head)
+	}
+	return AtPort{
+		Limit: buffer - head,
+		Most:  law.Bytes(min(float64(p.Park), sends(repairLongest), float64(buffer)+sends(repairLate-repairSpare))),
+		Due:   time.Duration(float64(buffer)*8e9/float64(rate)) + repairLate,
+	}, nil
+}
+
 // LossRepairSpec describes lossrepair: switches keep the packets that a full buffer would drop, and send them later. Windows stay as they are.
 func LossRepairSpec() law.Spec {
 	return law.Spec{
-		Name: "lossrepair", Folder: "sed", Title: "SED, RSED (paper 001)", Params: func() any { return &LossRepairParams{Park: 150e3} }, Worlds: []string{law.WorldLab},
-		Sites: []law.Site{law.SwitchPort}, Metrics: repairMetrics(), Report: reportOf(repairMetrics()),
+		Name: "lossrepair", Folder: "sed", Title: "SED, RSED (paper 001)", Params: func() any { return &LossRepairParams{Park: 150e3} }, Worlds: law.BothWorlds(),
+		Sites: []law.Site{law.SwitchPort}, Claims: []law.Resource{law.FirstPlace}, Metrics: repairMetrics(), Report: reportOf(repairMetrics()),
 	}
 }
 

@@ -9,7 +9,6 @@
 package sed
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -107,23 +106,19 @@ const printedInterval = law.Duration(1e6)
 // RepairParams configures rsed, SPEC 1.11: SED that repairs drops.
 type RepairParams struct {
 	Params
-	Repair   string       `json:"repair" jsonschema:"enum=dupacks,enum=dupacks_drained,enum=reinject" jsonschema_description:"three duplicate ACKs by way of the controller (the paper); the same, when the queue has drained; or the switch keeps the packet and sends it then (real stacks with SACK)"`
-	Park     law.Bytes    `json:"park" above:"0" jsonschema_description:"reinject: the most that a port keeps"`
-	ParkMost law.Duration `json:"park_most" above:"0" jsonschema_description:"reinject: a kept packet is dropped after it"`
+	Repair string    `json:"repair" jsonschema:"enum=dupacks,enum=dupacks_drained,enum=reinject" jsonschema_description:"three duplicate ACKs by way of the controller (the paper); the same, when the queue has drained; or the switch keeps the packet and sends it then (real stacks with SACK)"`
+	Park   law.Bytes `json:"park" above:"0" jsonschema_description:"reinject: the most that a port keeps"`
 }
 
 // DefaultRepair returns the defaults of rsed: the paper's repair. Kept packets have as much room as the paper's buffer.
 func DefaultRepair() *RepairParams {
-	return &RepairParams{Params: *Default(), Repair: RepairDupACKs, Park: 150e3, ParkMost: 50e6}
+	return &RepairParams{Params: *Default(), Repair: RepairDupACKs, Park: 150e3}
 }
 
 // Check returns an error for parameters that cannot work together.
 func (p *RepairParams) Check() error {
 	if p.Park > mostPark {
 		return fmt.Errorf("park: at most %v", mostPark)
-	}
-	if p.ParkMost > mostTime {
-		return errors.New("park_most: at most an hour")
 	}
 	return p.Params.Check()
 }

@@ -21,7 +21,7 @@ var testWorks = Laws{
 	droptail.Name: DropTail(), mark.RED: Mark(), mark.ECN: Mark(), static.Spec().Name: Static(),
 	acdclaw.Spec().Name: ACDC(), fairq.Name: FairQ(),
 	siccns2.Name: SICCNS2(), "gcc": Controlled(gcc.Spec()), "hygenicc": HyGenICC(),
-	"sed": SED(), "rsed": RSED(),
+	"sed": SED(), "rsed": RSED(), "lossrepair": LossRepair(),
 }
 
 // newBedOf builds a bed on a topology of 1 Gbit/s and 125 KB a port, with a law at these switches.

@@ -74,6 +74,11 @@ func (s *sedNetwork) put(r *experiment.Run, p *sed.RepairParams, every event.Tim
 		for _, port := range s.net.SwitchPorts([]string{at}) {
 			q := &sedPort{sw: sw, port: port, at: law.Port{Switch: sw.number, N: uint32(port.ID)}, state: sed.NewPort(&p.Params), flows: map[dataKey]*sedFlow{}}
 			q.look.Init(q)
+			if p.Repair == sed.RepairReinject {
+				if q.repair, err = newRepairPort(s.net, port, &sed.LossRepairParams{Park: p.Park}); err != nil {
+					return err
+				}
+			}
 			sw.ports = append(sw.ports, q)
 			add(port, q)
 		}
@@ -91,7 +96,9 @@ func (s *sedNetwork) Tally() law.Tally {
 	t["repairs"] = c.Repairs
 	for _, sw := range s.switches {
 		for _, q := range sw.ports {
-			t["repairs"] += q.park.kept
+			if q.repair != nil {
+				q.repair.count(t)
+			}
 		}
 	}
 	return t
@@ -103,6 +110,9 @@ func (s *sedNetwork) Close() {
 		s.net.Queue.Stop(&sw.report)
 		for _, q := range sw.ports {
 			s.net.Queue.Stop(&q.look)
+			if q.repair != nil {
+				s.net.Queue.Stop(&q.repair.back)
+			}
 		}
 	}
 	s.controlled.Close()
@@ -124,14 +134,14 @@ type sedSwitch struct {
 
 // sedPort is one port.
 type sedPort struct {
-	sw    *sedSwitch
-	port  *network.Port
-	at    law.Port
-	state sed.Port
-	look  event.Event // the queue is looked at
-	flows map[dataKey]*sedFlow
-	order []*sedFlow // as they began
-	park  park
+	sw     *sedSwitch
+	port   *network.Port
+	at     law.Port
+	state  sed.Port
+	look   event.Event // the queue is looked at
+	flows  map[dataKey]*sedFlow
+	order  []*sedFlow  // as they began
+	repair *repairPort // with repair: reinject; else nil
 
 	answers    []sedAnswer // with repair: dupacks_drained
 	nextAnswer event.Time
@@ -187,7 +197,7 @@ const sedAnswers = 8
 func (q *sedPort) Packet(p *network.Port, pk *network.Packet, now event.Time) network.Verdict {
 	q.see(p.Backlog()+int64(pk.Bytes()), now)
 	if pk.Proto() != network.TCP {
-		return network.Pass
+		return q.repaired(p, pk, now)
 	}
 	if q.sw.answers() && pk.Flags()&(network.ACK|network.RST) == network.ACK {
 		q.sw.noteACK(p, pk)
@@ -196,7 +206,15 @@ func (q *sedPort) Packet(p *network.Port, pk *network.Packet, now event.Time) ne
 	if pk.Payload() > 0 || pk.Flags()&ends != 0 {
 		q.note(pk)
 	}
-	return q.behind(pk, now)
+	return q.repaired(p, pk, now)
+}
+
+// repaired passes, keeps or drops a packet.
+func (q *sedPort) repaired(p *network.Port, pk *network.Packet, now event.Time) network.Verdict {
+	if q.repair == nil {
+		return network.Pass
+	}
+	return q.repair.Packet(p, pk, now)
 }
 
 // see takes the queue, and reports a change of the state.
@@ -204,14 +222,13 @@ func (q *sedPort) see(queue int64, now event.Time) {
 	if q.state.See(queue) {
 		q.sw.site.Report(q.sw.of.controller, packetInBytes, 0, &flows.Congested{At: q.at, Now: q.state.Congested()})
 	}
-	if (q.state.Congested() || q.park.bytes > 0 || len(q.answers) > 0) && !q.look.Pending() {
+	if (q.state.Congested() || len(q.answers) > 0) && !q.look.Pending() {
 		q.sw.of.net.Queue.Set(&q.look, now+lookEvery)
 	}
 }
 
-// Happen looks at the queue while the port is congested or keeps packets.
+// Happen looks at the queue while the port is congested or answers to losses wait.
 func (q *sedPort) Happen(_ *event.Event, now event.Time) {
-	q.drain(now)
 	q.retransmissions(now)
 	q.see(q.port.Backlog(), now)
 }
@@ -314,22 +331,15 @@ func (s *sedSwitch) noteACK(p *network.Port, pk *network.Packet) {
 	a.waiting = waiting
 }
 
-// Full is asked before the port drops a packet: it is kept, or its loss is reported.
-func (q *sedPort) Full(_ *network.Port, pk *network.Packet, now event.Time) network.Verdict {
-	if pk.Proto() != network.TCP {
+// Full is asked before the port drops a packet: its loss is reported.
+func (q *sedPort) Full(_ *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
+	if pk.Proto() != network.TCP || !q.sw.answers() {
 		return network.Pass
 	}
-	switch q.sw.p.Repair {
-	case sed.RepairReinject:
-		if pk.Payload() > 0 && q.keep(pk, now) {
-			return network.Take
-		}
-	case sed.RepairDupACKs, sed.RepairDrained:
-		k := keyOfData(pk)
-		if f := q.flows[k]; f != nil {
-			d := flows.Dropped{At: q.at, Flow: k.flow(), Seq: pk.Seq(), Bytes: uint32(pk.Payload()), End: f.end}
-			q.sw.site.Report(q.sw.of.controller, packetInBytes+int(pk.Payload()), 0, &d) // the message carries the packet
-		}
+	k := keyOfData(pk)
+	if f := q.flows[k]; f != nil {
+		d := flows.Dropped{At: q.at, Flow: k.flow(), Seq: pk.Seq(), Bytes: uint32(pk.Payload()), End: f.end}
+		q.sw.site.Report(q.sw.of.controller, packetInBytes+int(pk.Payload()), 0, &d) // the message carries the packet
 	}
 	return network.Pass
 }

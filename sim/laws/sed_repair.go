@@ -79,3 +79,11 @@ func (s *sedSwitch) lawAt(p *network.Port) network.Law {
 	}
 	return nil
 }
+
+// fill returns which part of the buffer is full, in the unit of its limit.
+func (q *sedPort) fill() float64 {
+	if q.port.Buffer.Packets {
+		return float64(q.port.BacklogPackets()) / float64(q.port.Buffer.N)
+	}
+	return float64(q.port.Backlog()) / float64(q.port.Buffer.N)
+}

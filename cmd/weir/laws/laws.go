@@ -7,6 +7,7 @@ import (
 
 	"weir/agent/switchd"
 	switchfairq "weir/agent/switchd/fairq"
+	"weir/agent/switchd/lossrepair"
 	"weir/experiment"
 	"weir/lab"
 	"weir/law"
@@ -48,7 +49,7 @@ func list() []entry {
 		{hygenicc.Spec(), simlaws.HyGenICC, func() lab.Law { return lab.Controlled(hygenicc.Spec()) }},
 		{sed.Spec(), simlaws.SED, lab.SED},
 		{sed.RepairSpec(), simlaws.RSED, lab.RSED},
-		{sed.LossRepairSpec(), nil, lab.LossRepair},
+		{sed.LossRepairSpec(), simlaws.LossRepair, lab.LossRepair},
 	}
 }
 
@@ -109,7 +110,7 @@ func Lab() lab.Laws {
 }
 
 // Switch returns `weir switch` with the laws for production switches.
-var Switch = sync.OnceValue(func() *switchd.Agent { return switchd.New(switchfairq.Law{}) })
+var Switch = sync.OnceValue(func() *switchd.Agent { return switchd.New(switchfairq.Law{}, lossrepair.Law{}) })
 
 // Metrics returns the metrics of all laws.
 func Metrics() []law.Metric { return All().Specs().Metrics() }

@@ -3,8 +3,8 @@
 // The repair of losses at a port: a tcx egress program around core/repair.h. It keeps TCP segments that the queue would lose in
 // the parking (lib/park.h), which returns them in order at the port's rate.
 //
-// Each port has its own instance with its own maps. The program should be the first of the port's chain, because the others would
-// see a parked packet twice.
+// Each port has its own instance of the program; the tables are shared by the ports of a switch. The program should be the first of
+// the port's chain, because the others would see a parked packet twice. Without heartbeats of user space packets pass.
 //
 // A parked packet has the time when it was parked in skb->tc_index, which neither the parking's queue nor its veth changes:
 //
@@ -12,6 +12,7 @@
 //   | time, units of 8.192 us        | over: the queue had no room; 0: it went behind its flow |
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
+#include "../../core/lease.h"
 #include "../../core/repair.h"
 #include "../lib/backlog.h"
 #include "../lib/counts.h"
@@ -27,19 +28,53 @@ char _license[] SEC("license") = WEIR_LICENSE;
 
 #define STAMP_SHIFT 12
 #define STAMP_OVER 1
-#define REPAIR_FLOWS 16384
+#define REPAIR_PORTS PARK_PORTS
+#define REPAIR_FLOWS 65536
+#define REPAIR_NAME_BYTES 32
 #define KIB_SHIFT 10
 
-const volatile __u32 limit_bytes = 0; // core/repair.h
-const volatile __u32 park_bytes = 0;
-const volatile __u32 port_id = 0;    // the port's id in the parking
-const volatile __u32 ns_per_kib = 0; // at the port's rate
-const volatile __u64 due_ns = 0;     // a repair that takes longer is late
+const volatile __u32 port_id = 0; // the port's id in the tables and in the parking
 
+// What all ports share.
+struct repair_control {
+	__u32 schema;    // version of the tables
+	__u32 releasing; // user space is about to leave
+	__u64 heartbeat_ns;
+	__u64 lease_ns;
+	__u64 seed[2]; // of the digest of IPv6 flows
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct repair_control);
+} repair_controls SEC(".maps");
+
+// The configuration of a port.
+struct repair_port_config {
+	__u64 netns_cookie;
+	__u64 due_ns; // a repair that takes longer is late
+	__u32 ifindex;
+	__u32 limit_bytes; // core/repair.h
+	__u32 park_bytes;
+	__u32 ns_per_kib;  // at the port's rate
+	__u32 off;         // 1: packets pass
+	char name[REPAIR_NAME_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, REPAIR_PORTS);
+	__type(key, __u32);
+	__type(value, struct repair_port_config);
+} repair_configs SEC(".maps");
+
+// One direction of a connection at a port.
 struct direction {
 	struct flow_key key;
 	__u32 side;
-	__u32 unused;
+	__u32 port;
 };
 
 struct {
@@ -59,7 +94,7 @@ struct repair_port {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, REPAIR_PORTS);
 	__type(key, __u32);
 	__type(value, struct repair_port);
 } repair_ports SEC(".maps");
@@ -74,7 +109,7 @@ struct repair_counts {
 	__u64 refused;   // passed to the queue, because the parking did not take them
 	__u64 back;
 	__u64 repaired;  // of those: the queue had no room for them at first
-	__u64 in_time;   // of the repaired: back in the queue before due_ns
+	__u64 in_time;   // of the repaired: after due_ns at most
 	__u64 sent_in_time; // of the repaired: also at the head of the queue before due_ns
 	__u64 waited_ns; // of the repaired, the sum
 	__u64 longest_ns;
@@ -82,17 +117,45 @@ struct repair_counts {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, REPAIR_PORTS);
 	__type(key, __u32);
 	__type(value, struct repair_counts);
 } repair_stats SEC(".maps");
 
+// The entries of the port in the tables.
+struct at_port {
+	struct repair_port *state;
+	const struct repair_port_config *config;
+	struct repair_counts *counts;
+};
+
+// Finds the entries of the port. Returns 0 if there are none.
+static __always_inline int port_read(struct at_port *p)
+{
+	__u32 id = port_id;
+
+	p->state = bpf_map_lookup_elem(&repair_ports, &id);
+	p->config = bpf_map_lookup_elem(&repair_configs, &id);
+	p->counts = bpf_map_lookup_elem(&repair_stats, &id);
+	return p->state && p->config && p->counts;
+}
+
+// Reports whether packets are to be repaired at the port.
+static __always_inline int is_on(const struct at_port *p, __u64 now)
+{
+	__u32 zero = 0;
+	struct repair_control *c = bpf_map_lookup_elem(&repair_controls, &zero);
+
+	return c && !p->config->off && lease_is_live(c->releasing, c->heartbeat_ns, c->lease_ns, now);
+}
+
 // Handles a packet that comes back: it passes.
-static __always_inline void returns(struct __sk_buff *ctx, struct repair_port *port, struct repair_counts *counts,
-				    struct repair_flow *flow)
+static __always_inline void returns(struct __sk_buff *ctx, const struct at_port *p, struct repair_flow *flow)
 {
 	__u64 now = NOW(), packets = packets_of(ctx), wait;
 	__u32 stamp = ctx->tc_index, bytes = ctx->wire_len;
+	struct repair_port *port = p->state;
+	struct repair_counts *counts = p->counts;
 
 	ctx->tc_index = 0;
 	wait = (__u64)(((now >> STAMP_SHIFT) - (stamp & ~STAMP_OVER)) & 0xffff) << STAMP_SHIFT;
@@ -108,16 +171,16 @@ static __always_inline void returns(struct __sk_buff *ctx, struct repair_port *p
 	counts->waited_ns += wait * packets;
 	if (wait > counts->longest_ns)
 		counts->longest_ns = wait;
-	if (wait > due_ns)
+	if (wait > p->config->due_ns)
 		return;
 	counts->in_time += packets;
-	if (wait + ((__u64)BACKLOG(ctx) * ns_per_kib >> KIB_SHIFT) <= due_ns)
+	if (wait + ((__u64)BACKLOG(ctx) * p->config->ns_per_kib >> KIB_SHIFT) <= p->config->due_ns)
 		counts->sent_in_time += packets;
 }
 
 // Parks a packet. Returns the program's verdict.
-static __always_inline int parks(struct __sk_buff *ctx, struct repair_port *port, struct repair_counts *counts,
-				 const struct direction *of, struct repair_flow *flow, int over)
+static __always_inline int parks(struct __sk_buff *ctx, const struct at_port *p, const struct direction *of, struct repair_flow *flow,
+				 int over)
 {
 	__u64 now = NOW();
 	__u32 bytes = ctx->wire_len;
@@ -129,16 +192,16 @@ static __always_inline int parks(struct __sk_buff *ctx, struct repair_port *port
 	verdict = park_send(ctx, port_id, port_id, 0, &debt);
 	if (verdict == PARK_PASS) {
 		ctx->tc_index = 0;
-		counts->refused += packets_of(ctx);
+		p->counts->refused += packets_of(ctx);
 		return TCX_NEXT;
 	}
-	port->parked_ns = now;
-	__sync_fetch_and_add(&port->bytes, bytes);
+	p->state->parked_ns = now;
+	__sync_fetch_and_add(&p->state->bytes, bytes);
 	if (!flow) {
 		bpf_map_update_elem(&repair_flows, of, &fresh, BPF_ANY);
 		return verdict;
 	}
-	if (!repair_waits(flow, port->back_ns, now))
+	if (!repair_waits(flow, p->state->back_ns, now))
 		flow->waiting = 0;
 	flow->parked_ns = now;
 	__sync_fetch_and_add(&flow->waiting, 1);
@@ -148,47 +211,49 @@ static __always_inline int parks(struct __sk_buff *ctx, struct repair_port *port
 SEC("tcx/egress")
 int weir_repair(struct __sk_buff *ctx)
 {
-	__u32 zero = 0;
-	struct repair_port *port = bpf_map_lookup_elem(&repair_ports, &zero);
-	struct repair_counts *counts = bpf_map_lookup_elem(&repair_stats, &zero);
-	struct repair_config config = {.limit_bytes = limit_bytes, .park_bytes = park_bytes};
+	struct at_port p = {};
+	struct repair_config config;
 	struct repair_flow *flow = NULL;
 	struct direction of = {};
 	struct segment s = {};
 	__u64 now, packets = packets_of(ctx);
 	int is_tcp, waits;
 
-	if (!port || !counts)
+	if (!port_read(&p))
 		return TCX_NEXT;
 	is_tcp = segment_read(ctx, &s) == SEGMENT_TCP;
 	if (is_tcp) {
 		of.key = s.key;
 		of.side = s.side;
+		of.port = port_id;
 		flow = bpf_map_lookup_elem(&repair_flows, &of);
 	}
 	if (park_is_return(ctx)) {
-		returns(ctx, port, counts, flow);
+		returns(ctx, &p, flow);
 		return TCX_NEXT;
 	}
-	counts->seen += packets;
+	p.counts->seen += packets;
 	now = NOW();
-	if (port->bytes && now - port->parked_ns > REPAIR_FORGET_NS) // packets were lost with the parking's device
-		port->bytes = 0;
-	waits = flow && repair_waits(flow, port->back_ns, now);
-	switch (repair_decide(&config, BACKLOG(ctx), port->bytes, ctx->wire_len, is_tcp, waits)) {
+	if (!is_on(&p, now))
+		return TCX_NEXT;
+	if (p.state->bytes && now - p.state->parked_ns > REPAIR_FORGET_NS) // packets were lost with the parking's device
+		p.state->bytes = 0;
+	waits = flow && repair_waits(flow, p.state->back_ns, now);
+	config = (struct repair_config){.limit_bytes = p.config->limit_bytes, .park_bytes = p.config->park_bytes};
+	switch (repair_decide(&config, BACKLOG(ctx), p.state->bytes, ctx->wire_len, is_tcp, waits)) {
 	case REPAIR_PASS:
 		return TCX_NEXT;
 	case REPAIR_OVER:
-		counts->over += packets;
-		return parks(ctx, port, counts, &of, flow, STAMP_OVER);
+		p.counts->over += packets;
+		return parks(ctx, &p, &of, flow, STAMP_OVER);
 	case REPAIR_BEHIND:
-		counts->behind += packets;
-		return parks(ctx, port, counts, &of, flow, 0);
+		p.counts->behind += packets;
+		return parks(ctx, &p, &of, flow, 0);
 	case REPAIR_FULL:
-		counts->full += packets;
+		p.counts->full += packets;
 		return TCX_DROP;
 	case REPAIR_OTHER:
-		counts->other += packets;
+		p.counts->other += packets;
 		return TCX_DROP;
 	}
 	return TCX_NEXT;

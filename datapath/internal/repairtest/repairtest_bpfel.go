@@ -19,8 +19,8 @@ type RepairDirection struct {
 		_    structs.HostLayout
 		Word [2]uint64
 	}
-	Side   uint32
-	Unused uint32
+	Side uint32
+	Port uint32
 }
 
 type RepairParkCounts struct {
@@ -50,6 +50,15 @@ type RepairParkState struct {
 	OutIfindex   uint32
 	LimitBytes   uint32
 	LimitPackets uint32
+}
+
+type RepairRepairControl struct {
+	_           structs.HostLayout
+	Schema      uint32
+	Releasing   uint32
+	HeartbeatNs uint64
+	LeaseNs     uint64
+	Seed        [2]uint64
 }
 
 type RepairRepairCounts struct {
@@ -83,25 +92,36 @@ type RepairRepairPort struct {
 	Unused   uint32
 }
 
+type RepairRepairPortConfig struct {
+	_           structs.HostLayout
+	NetnsCookie uint64
+	DueNs       uint64
+	Ifindex     uint32
+	LimitBytes  uint32
+	ParkBytes   uint32
+	NsPerKib    uint32
+	Off         uint32
+	Name        [32]int8
+	_           [4]byte
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	RepairMapParkPorts     = "park_ports"
-	RepairMapParkStats     = "park_stats"
-	RepairMapParking       = "parking"
-	RepairMapRepairFlows   = "repair_flows"
-	RepairMapRepairPorts   = "repair_ports"
-	RepairMapRepairStats   = "repair_stats"
-	RepairProgWeirRepair   = "weir_repair"
-	RepairVarBacklogBytes  = "backlog_bytes"
-	RepairVarDueNs         = "due_ns"
-	RepairVarFlowDigestKey = "flow_digest_key"
-	RepairVarLimitBytes    = "limit_bytes"
-	RepairVarNowNs         = "now_ns"
-	RepairVarNsPerKib      = "ns_per_kib"
-	RepairVarParkBytes     = "park_bytes"
-	RepairVarPortId        = "port_id"
+	RepairMapParkPorts      = "park_ports"
+	RepairMapParkStats      = "park_stats"
+	RepairMapParking        = "parking"
+	RepairMapRepairConfigs  = "repair_configs"
+	RepairMapRepairControls = "repair_controls"
+	RepairMapRepairFlows    = "repair_flows"
+	RepairMapRepairPorts    = "repair_ports"
+	RepairMapRepairStats    = "repair_stats"
+	RepairProgWeirRepair    = "weir_repair"
+	RepairVarBacklogBytes   = "backlog_bytes"
+	RepairVarFlowDigestKey  = "flow_digest_key"
+	RepairVarNowNs          = "now_ns"
+	RepairVarPortId         = "port_id"
 )
 
 // LoadRepair returns the embedded CollectionSpec for Repair.
@@ -153,12 +173,14 @@ type RepairProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RepairMapSpecs struct {
-	ParkPorts   *ebpf.MapSpec `ebpf:"park_ports"`
-	ParkStats   *ebpf.MapSpec `ebpf:"park_stats"`
-	Parking     *ebpf.MapSpec `ebpf:"parking"`
-	RepairFlows *ebpf.MapSpec `ebpf:"repair_flows"`
-	RepairPorts *ebpf.MapSpec `ebpf:"repair_ports"`
-	RepairStats *ebpf.MapSpec `ebpf:"repair_stats"`
+	ParkPorts      *ebpf.MapSpec `ebpf:"park_ports"`
+	ParkStats      *ebpf.MapSpec `ebpf:"park_stats"`
+	Parking        *ebpf.MapSpec `ebpf:"parking"`
+	RepairConfigs  *ebpf.MapSpec `ebpf:"repair_configs"`
+	RepairControls *ebpf.MapSpec `ebpf:"repair_controls"`
+	RepairFlows    *ebpf.MapSpec `ebpf:"repair_flows"`
+	RepairPorts    *ebpf.MapSpec `ebpf:"repair_ports"`
+	RepairStats    *ebpf.MapSpec `ebpf:"repair_stats"`
 }
 
 // RepairVariableSpecs contains global variables before they are loaded into the kernel.
@@ -166,12 +188,8 @@ type RepairMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type RepairVariableSpecs struct {
 	BacklogBytes  *ebpf.VariableSpec `ebpf:"backlog_bytes"`
-	DueNs         *ebpf.VariableSpec `ebpf:"due_ns"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
-	LimitBytes    *ebpf.VariableSpec `ebpf:"limit_bytes"`
 	NowNs         *ebpf.VariableSpec `ebpf:"now_ns"`
-	NsPerKib      *ebpf.VariableSpec `ebpf:"ns_per_kib"`
-	ParkBytes     *ebpf.VariableSpec `ebpf:"park_bytes"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 }
 
@@ -195,12 +213,14 @@ func (o *RepairObjects) Close() error {
 //
 // It can be passed to LoadRepairObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RepairMaps struct {
-	ParkPorts   *ebpf.Map `ebpf:"park_ports"`
-	ParkStats   *ebpf.Map `ebpf:"park_stats"`
-	Parking     *ebpf.Map `ebpf:"parking"`
-	RepairFlows *ebpf.Map `ebpf:"repair_flows"`
-	RepairPorts *ebpf.Map `ebpf:"repair_ports"`
-	RepairStats *ebpf.Map `ebpf:"repair_stats"`
+	ParkPorts      *ebpf.Map `ebpf:"park_ports"`
+	ParkStats      *ebpf.Map `ebpf:"park_stats"`
+	Parking        *ebpf.Map `ebpf:"parking"`
+	RepairConfigs  *ebpf.Map `ebpf:"repair_configs"`
+	RepairControls *ebpf.Map `ebpf:"repair_controls"`
+	RepairFlows    *ebpf.Map `ebpf:"repair_flows"`
+	RepairPorts    *ebpf.Map `ebpf:"repair_ports"`
+	RepairStats    *ebpf.Map `ebpf:"repair_stats"`
 }
 
 func (m *RepairMaps) Close() error {
@@ -208,6 +228,8 @@ func (m *RepairMaps) Close() error {
 		m.ParkPorts,
 		m.ParkStats,
 		m.Parking,
+		m.RepairConfigs,
+		m.RepairControls,
 		m.RepairFlows,
 		m.RepairPorts,
 		m.RepairStats,
@@ -219,12 +241,8 @@ func (m *RepairMaps) Close() error {
 // It can be passed to LoadRepairObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RepairVariables struct {
 	BacklogBytes  *ebpf.Variable `ebpf:"backlog_bytes"`
-	DueNs         *ebpf.Variable `ebpf:"due_ns"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
-	LimitBytes    *ebpf.Variable `ebpf:"limit_bytes"`
 	NowNs         *ebpf.Variable `ebpf:"now_ns"`
-	NsPerKib      *ebpf.Variable `ebpf:"ns_per_kib"`
-	ParkBytes     *ebpf.Variable `ebpf:"park_bytes"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
 }
 

@@ -1,0 +1,147 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lockfile"
+)
+
+// Taken is the error for a port where a law of another switch is attached. Two of them at one queue would each count the packets or
+// the flows of the other as its own.
+type Taken struct {
+	Law    string // its name for people
+	Port   string
+	Switch string // its name; "": it is pinned nowhere that this process sees, for instance a lab's
+	Holder Holder // of the switch
+	Alive  bool   // a process has the switch
+}
+
+func (e *Taken) Error() string {
+	switch {
+	case e.Switch == "":
+		return fmt.Sprintf("port %s: another program of Weir already runs %s here, and is not pinned (a lab's, or a switch in another mount namespace); end it or choose another port", e.Port, e.Law)
+	case !e.Alive:
+		return fmt.Sprintf("port %s: switch %q left %s here and no process has it; remove it (weir switch --purge --name %s) or choose another port", e.Port, e.Switch, e.Law, e.Switch)
+	}
+	return fmt.Sprintf("port %s: switch %q (process %d) already runs %s here; stop it or choose another port", e.Port, e.Switch, e.Holder.PID, e.Law)
+}
+
+// Sole describes the programs of which a port has one at most, because each must be the first of its chain.
+type Sole struct {
+	// Laws has the laws of these programs, for people, by the names of the programs in the kernel. The kernel's list of programs at a
+	// port so shows who is there, whatever is pinned and whichever process runs.
+	Laws map[string]string
+	// Alive reports whether a process sends heartbeats to what is pinned in dir. It is asked where no lock shows a process.
+	Alive func(dir string) bool
+}
+
+// CheckTaken returns *Taken for the first of the ports where such a program runs that is not pinned in dir. It ignores ports that are
+// gone. AttachFirst checks the same, and no program can be attached in between there.
+func (s *Sole) CheckTaken(dir string, ports ...PortRef) error {
+	pinned, err := ReadPins(dir)
+	if err != nil {
+		pinned = &Pins{} // none
+	}
+	for _, p := range ports {
+		cookie, chain, err := p.Egress()
+		if errors.Is(err, unix.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("port %s: programs at its egress: %w", p.Name, err)
+		}
+		own := pinned.Links[PortPin(cookie, p.Ifindex)].Program()
+		if err := s.takenBy(p, cookie, dir, chain, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AttachFirst puts a program in front of a port's egress chain. The error is *Taken if the chain has the law of a switch; with s nil
+// that is not checked. dir is the pin directory of the caller's switch. The kernel attaches only if the chain is still the one that was
+// read.
+func (s *Sole) AttachFirst(p PortRef, dir string, prog *ebpf.Program) (link.Link, error) {
+	return Again(unix.ESTALE, func() (l link.Link, err error) {
+		cookie, chain, err := p.Egress()
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			if err := s.takenBy(p, cookie, dir, chain, 0); err != nil {
+				return nil, err
+			}
+		}
+		err = p.In(func() (err error) {
+			l, err = link.AttachTCX(link.TCXOptions{
+				Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(), ExpectedRevision: chain.Revision,
+			})
+			return err
+		})
+		return l, err
+	})
+}
+
+// takenBy returns *Taken if a port's chain has such a program of another switch than that of dir. own is a program of dir.
+func (s *Sole) takenBy(p PortRef, cookie uint64, dir string, chain *link.QueryResult, own uint32) error {
+	for _, at := range chain.Programs {
+		if law := s.Laws[ProgramName(at.ID)]; law != "" && uint32(at.ID) != own {
+			return s.ownerOf(p, cookie, &Taken{Law: law, Port: p.Name}, uint32(at.ID), dir)
+		}
+	}
+	return nil
+}
+
+// ownerOf finds the switch that has a program at a port, among those of all laws pinned next to dir.
+func (s *Sole) ownerOf(p PortRef, cookie uint64, taken *Taken, program uint32, dir string) *Taken {
+	if dir == "" {
+		return taken
+	}
+	others, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(dir)), "*", "*"))
+	if err != nil {
+		return taken
+	}
+	for _, other := range others {
+		pinned, err := ReadPins(other)
+		if err != nil || pinned.Links[PortPin(cookie, p.Ifindex)].Program() != program {
+			continue
+		}
+		held, err := lockfile.Held(other)
+		taken.Switch, taken.Holder, taken.Alive = filepath.Base(other), ReadHolder(other), err == nil && held || s.Alive(other)
+		return taken
+	}
+	return taken
+}
+
+// ProgramName returns a program's name, or its id if it has none.
+func ProgramName(id ebpf.ProgramID) string {
+	prog, err := ebpf.NewProgramFromID(id)
+	if err == nil {
+		defer func() { _ = prog.Close() }()
+		if info, err := prog.Info(); err == nil && info.Name != "" {
+			return info.Name
+		}
+	}
+	return fmt.Sprintf("program %d", id)
+}
+
+// ProgramsBefore lists the names of the programs that run before another at the egress of a device of the caller's namespace.
+func ProgramsBefore(ifindex int, program uint32) (names []string, err error) {
+	chain, err := ProgramsAt(ifindex, ebpf.AttachTCXEgress)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range chain {
+		if uint32(other.ID) == program {
+			break
+		}
+		names = append(names, ProgramName(other.ID))
+	}
+	return names, nil
+}
