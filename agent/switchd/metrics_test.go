@@ -42,6 +42,10 @@ func sampleReading() *snapshot {
 			Promises: true, Paces: true, Pacing: true, LiveBytes: 9301, Ahead: 31 * time.Millisecond, Promised: 9302, Parked: 9303, Refused: 9304,
 			Longest: 32 * time.Millisecond,
 		},
+		Repairs: &reading.Repairs{
+			LimitBytes: 9401, MostBytes: 9402, WaitingBytes: 9403, Over: 9404, Behind: 9405, Full: 9406, Other: 9407, Refused: 9408, Back: 9409,
+			Repaired: 9410, InTime: 9400, SentInTime: 9399, Waited: 33 * time.Second, Longest: 34 * time.Millisecond,
+		},
 		Groups: [2]reading.Group{
 			{Flows: 9001, DataBytes: 9002, RetransmittedBytes: 9003, AckedBytes: 9004, Acks: 9005, Limited: 9006},
 			{Flows: 9101, DataBytes: 9102, RetransmittedBytes: 9103, AckedBytes: 9104, Acks: 9105, Limited: 9106},

@@ -9,7 +9,7 @@ import (
 
 // LossRepairParams configures lossrepair: the ports' part of rsed with repair: reinject, without windows.
 type LossRepairParams struct {
-	Park law.Bytes `json:"park" above:"0" jsonschema_description:"the most that a port keeps: on Linux not more than it sends in 50 ms, or in the time of a full buffer and 1 ms"`
+	Park law.Bytes `json:"park" above:"0" jsonschema_description:"the most that a port keeps: on Linux not more than it sends in 50 ms, or in the time of a full buffer and 1 ms (default: 150KB)"`
 }
 
 // Check returns an error for parameters that cannot work.
