@@ -61,7 +61,14 @@ func incast(t *testing.T, p *testnet.Path, overflowed func(o outcome) bool) (o o
 	}
 }
 
-func messages(t *testing.T, p *testnet.Path) (o outcome) {
+func messages(t *testing.T, p *testnet.Path) outcome {
+	t.Helper()
+	connected(t, p)()
+	return outcomeOf(t, p)
+}
+
+// connected opens the connections, and returns a function that sends a message on each of them at once.
+func connected(t *testing.T, p *testnet.Path) (send func()) {
 	t.Helper()
 	p.Sender.Sysctl(t, "net.ipv4.tcp_early_retrans", "0") // no probe for lost tails: they wait for the timeout
 	p.Sender.Sysctl(t, "net.ipv4.tcp_rto_min_us", "1000000")
@@ -70,20 +77,28 @@ func messages(t *testing.T, p *testnet.Path) (o outcome) {
 	for range senders {
 		pairs = append(pairs, p.Dial(t, l))
 	}
-	for _, pair := range pairs { // the queue drains far more slowly
-		if _, err := pair.Client.Write(make([]byte, realBytes)); err != nil {
-			t.Fatal(err)
+	return func() {
+		t.Helper()
+		for _, pair := range pairs { // the queue drains far more slowly
+			if _, err := pair.Client.Write(make([]byte, realBytes)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, pair := range pairs {
+			if _, err := io.CopyN(io.Discard, pair.Server, realBytes); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	for _, pair := range pairs {
-		if _, err := io.CopyN(io.Discard, pair.Server, realBytes); err != nil {
-			t.Error(err)
-		}
+}
+
+func outcomeOf(t *testing.T, p *testnet.Path) outcome {
+	t.Helper()
+	return outcome{
+		timeouts:      p.Sender.SNMP(t, "TcpExt", "TCPTimeouts"),
+		retransmitted: p.Sender.SNMP(t, "Tcp", "RetransSegs"),
+		outOfOrder:    p.Receiver.SNMP(t, "TcpExt", "TCPOFOQueue"),
 	}
-	o.timeouts = p.Sender.SNMP(t, "TcpExt", "TCPTimeouts")
-	o.retransmitted = p.Sender.SNMP(t, "Tcp", "RetransSegs")
-	o.outOfOrder = p.Receiver.SNMP(t, "TcpExt", "TCPOFOQueue")
-	return o
 }
 
 // Real cubic connections overflow a queue. Without repair some wait for timeouts. With it no segment is lost or late, and their order
@@ -102,7 +117,7 @@ func TestRepair_RealTCP(t *testing.T) {
 		if lost := testnet.Queue(t, p.Port).Drops; lost != 0 {
 			t.Errorf("the queue lost %d packets", lost)
 		}
-		if got.timeouts != 0 || got.retransmitted != 0 {
+		if got != (outcome{}) {
 			t.Errorf("%+v", got)
 		}
 		for _, c := range []string{"InCsumErrors", "InErrs"} {
