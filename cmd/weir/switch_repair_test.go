@@ -83,6 +83,7 @@ func TestSwitchRepair_LifeCycle(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	r := &repairer{configured: &configured{machine: m, path: t.TempDir() + "/switch.yaml"}}
+	m.loopback()
 	chains := m.chains()
 	r.write(repairing)
 	r.up()
@@ -105,6 +106,7 @@ func TestSwitchRepair_LifeCycle(t *testing.T) {
 		t.Errorf("%+v", r.out().Repairs)
 	}
 	refused(t, r)
+	r.write(repairing)
 
 	r.p.kill()
 	testnet.Until(t, "its lease is over", func() bool { return r.read() && r.out().Word == "released" })
@@ -158,7 +160,7 @@ func refused(t *testing.T, r *repairer) {
 	for text, want := range map[string]string{
 		"enforce: {percent: 10}\n":                "lossrepair acts on all packets of a port",
 		"rollback: {if: [drops > 2]}\n":           "lossrepair counts no flows",
-		"defaults: {lossrepair: {park: 100GB}}\n": "park: at most",
+		"defaults: {lossrepair: {park: 100MB}}\n": "park: at most",
 	} {
 		if code, says := r.reload(repairing + text); code == 0 || !strings.Contains(says, want) {
 			t.Errorf("%s: %d, %s", text, code, says)
