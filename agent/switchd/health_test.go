@@ -198,6 +198,15 @@ func TestChecks(t *testing.T) {
 			before.kernel.Parking = now.kernel.Parking
 		}, "", "", "", ""},
 		{"another port's parking is gone", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.Parking = &reading.Parking{} }, "", "", "", ""},
+		{"segments are lost although losses are repaired", func(_, before *snapshot, a *reading.Pinned) {
+			a.Repairs, before.kernel.Ports[0].Repairs = &reading.Repairs{Full: 9, MostBytes: 1000}, &reading.Repairs{Full: 7}
+		}, "unrepaired", Enforced, "2 segments were dropped: 1000 B wait at most", "raise park"},
+		{"segments were lost before", func(_, before *snapshot, a *reading.Pinned) {
+			a.Repairs, before.kernel.Ports[0].Repairs = &reading.Repairs{Full: 9}, &reading.Repairs{Full: 9}
+		}, "", "", "", ""},
+		{"the parking of repairs is gone", func(now, _ *snapshot, a *reading.Pinned) {
+			a.Repairs, now.kernel.Parking = &reading.Repairs{}, &reading.Parking{MostPackets: 10, MostBytes: 10}
+		}, "no-parking", Degraded, "packets that should wait pass", "makes it again within a second"},
 		{"the table is full", func(_, _ *snapshot, a *reading.Pinned) { a.TableFull = 12 }, "table-full", Degraded, "12 new connections pass unmanaged", "--scope"},
 		{"the table was full", func(_, before *snapshot, a *reading.Pinned) {
 			a.TableFull, before.kernel.Ports[0].TableFull = 12, 12

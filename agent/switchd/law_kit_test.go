@@ -7,10 +7,11 @@ import (
 	"weir/config"
 )
 
-// TestLaw is the law that the tests of this package run, and TestKernel returns the programs' configuration for all
-// ports. The external part of the tests sets both, because a law imports this package.
+// TestLaw is the law that the tests of this package run, TestOther the other one of production, and TestKernel returns the
+// programs' configuration for all ports. The external part of the tests sets them, because a law imports this package.
 var (
 	TestLaw    Law
+	TestOther  Law
 	TestKernel func(*Common) (any, error)
 )
 
