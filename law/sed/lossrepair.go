@@ -38,6 +38,7 @@ const (
 type AtPort struct {
 	Limit law.Bytes     // of the buffer, that packets may fill that did not wait. The rest is for those that come back
 	Most  law.Bytes     // that is kept: so a packet that is kept is back in time
+	Bound law.Bytes     // that can be kept, although some packets come back late
 	Due   time.Duration // a repair that takes longer is late: the time of a full buffer and 2 ms
 }
 
@@ -48,9 +49,11 @@ func (p *LossRepairParams) At(rate law.Rate, buffer law.Bytes) (AtPort, error) {
 	if rate == 0 || buffer > largestOfQueue || buffer < head+leastOfOthers*repairFrame {
 		return AtPort{}, fmt.Errorf("lossrepair: a buffer of %v at %v is too short: packets that come back need %v, and others two frames", buffer, rate, head)
 	}
+	bound := min(float64(p.Park), sends(repairLongest))
 	return AtPort{
 		Limit: buffer - head,
-		Most:  law.Bytes(min(float64(p.Park), sends(repairLongest), float64(buffer)+sends(repairLate-repairSpare))),
+		Most:  law.Bytes(min(bound, float64(buffer)+sends(repairLate-repairSpare))),
+		Bound: law.Bytes(bound),
 		Due:   time.Duration(float64(buffer)*8e9/float64(rate)) + repairLate,
 	}, nil
 }

@@ -27,7 +27,7 @@ func putLossRepair(n *network.Network, r *experiment.Run, name string) (Attached
 	}
 	w := &repairs{}
 	for _, p := range n.SwitchPorts(r.At) {
-		q, err := newRepairPort(n, p, &params)
+		q, err := newRepairPort(n, p, &params, false)
 		if err != nil {
 			w.Close()
 			return nil, err
@@ -81,7 +81,8 @@ type kept struct {
 	over  bool // the buffer had no room for it; else it went behind its flow
 }
 
-func newRepairPort(n *network.Network, p *network.Port, params *sed.LossRepairParams) (*repairPort, error) {
+// newRepairPort returns the repair at a port. late: packets may be kept that come back late.
+func newRepairPort(n *network.Network, p *network.Port, params *sed.LossRepairParams, late bool) (*repairPort, error) {
 	at, err := params.At(p.Rate, p.Buffer.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("port %s: %w", p.Name, err)
@@ -89,6 +90,9 @@ func newRepairPort(n *network.Network, p *network.Port, params *sed.LossRepairPa
 	q := &repairPort{
 		net: n, port: p, config: native.RepairConfig{LimitBytes: uint32(at.Limit), ParkBytes: uint32(at.Most)},
 		due: event.Time(at.Due), burst: event.Time(sed.RepairBurst), flows: map[dataKey]*native.RepairFlow{},
+	}
+	if late {
+		q.config.ParkBytes = uint32(at.Bound)
 	}
 	q.back.Init(q)
 	return q, nil
