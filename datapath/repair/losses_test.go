@@ -32,7 +32,7 @@ type harness struct {
 	free   time.Duration // when the parking will have sent all at the port's rate
 	parked []parkedPacket
 	bytes  uint32
-	back   uint64 // when the packet that came back last was parked
+	last   uint64 // when the packet that came back last was parked
 	flows  [harnessFlows]native.RepairFlow
 	sent   [harnessFlows]int // number of the last packet that joined the queue
 
@@ -79,11 +79,11 @@ func (h *harness) until(t *testing.T, at time.Duration, frames [][]byte) {
 		h.parked = h.parked[1:]
 		h.free = max(h.free, h.now) + sends(len(frames[p.flow]))
 		h.set(t)
-		if got := h.bench.run(t, frames[p.flow], h.backlog(), h.bench.back); got != tcxNext {
+		if got := h.run(t, frames[p.flow], h.backlog(), h.back); got != tcxNext {
 			t.Fatalf("a packet that comes back: verdict %d", int32(got))
 		}
 		h.bytes -= uint32(len(frames[p.flow]))
-		h.back = uint64(h.kernel(p.since))
+		h.last = uint64(h.kernel(p.since))
 		h.flows[p.flow].Waiting--
 		h.joins(t, p.flow, p.number, len(frames[p.flow]))
 		if p.over {
@@ -113,10 +113,10 @@ func (h *harness) arrives(t *testing.T, flow, number int, frame []byte) {
 	bytes := uint32(len(frame))
 	config := native.RepairConfig{LimitBytes: harnessLimit, ParkBytes: harnessQueue}
 	now := uint64(h.kernel(h.now))
-	waits := native.RepairWaits(&h.flows[flow], h.back, now)
+	waits := native.RepairWaits(&h.flows[flow], h.last, now)
 	want := native.Repair(&config, h.backlog(), h.bytes, bytes, true, waits)
 	h.set(t)
-	got := h.bench.run(t, frame, h.backlog(), 0)
+	got := h.run(t, frame, h.backlog(), 0)
 	if got != map[native.RepairVerdict]uint32{native.RepairPass: tcxNext, native.RepairOver: tcxRedirect, native.RepairBehind: tcxRedirect, native.RepairFull: tcxDrop}[want] {
 		h.wrong++
 	}
@@ -136,8 +136,8 @@ func (h *harness) arrives(t *testing.T, flow, number int, frame []byte) {
 	}
 }
 
-// Bursts of 14 senders overflow the queue again and again. The kernel program decides as the simulator's C does, at least 95 % of what
-// the queue had no room for is back within the time of a full queue and 2 ms, and no flow is reordered.
+// Bursts of 14 senders overflow the queue again and again. The kernel program decides as the simulator's C does. Of
+// the packets that the queue had no room for, at least 95 % are back within the time of a full queue and 2 ms. No flow is reordered.
 func TestRepair_Losses(t *testing.T) {
 	h := &harness{bench: newBench(t)}
 	h.configure(t, repairtest.RepairRepairPortConfig{LimitBytes: harnessLimit, ParkBytes: harnessQueue, DueNs: uint64(harnessDue)})

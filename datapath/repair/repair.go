@@ -21,7 +21,7 @@ const (
 	otherDevice  = "weir-rp-" // of a switch that is not the default
 	parkMost     = 64 << 20   // bytes that wait at all ports of a switch
 	limitPackets = 1 << 15
-	longestWait  = 50 * time.Millisecond // of a packet: Law.ParkBytes allows no more
+	longestWait  = 50 * time.Millisecond // of a packet: it bounds Law.ParkBytes
 )
 
 // Law is the configuration of a port: plain values, which == compares.

@@ -310,7 +310,7 @@ func (r *Repair) Release(ctx context.Context) error {
 	defer poll.Stop()
 	for until := time.Now().Add(longestWait); ; {
 		waiting, err := r.waiting()
-		if err != nil || waiting == 0 || time.Now().After(until) { // what waits longer was lost with its device
+		if err != nil || waiting == 0 || time.Now().After(until) { // a packet that waits longer was lost with its device
 			return err
 		}
 		select {
@@ -404,7 +404,7 @@ func (r *Repair) leave() error {
 	return errors.Join(append(errs, r.lock.Close())...)
 }
 
-// GiveUp ends a Repair whose first Attach failed, or was not called: what an earlier process left pinned stays.
+// GiveUp ends a Repair whose first Attach failed, or was not called. The pins of an earlier process stay.
 func (r *Repair) GiveUp() error {
 	var errs []error
 	for _, p := range slices.Clone(r.ports) {

@@ -35,7 +35,7 @@ char _license[] SEC("license") = WEIR_LICENSE;
 
 const volatile __u32 port_id = 0; // the port's id in the tables and in the parking
 
-// What all ports share.
+// The state that all ports share.
 struct repair_control {
 	__u32 schema;    // version of the tables
 	__u32 releasing; // user space is about to leave
@@ -140,7 +140,7 @@ static __always_inline int port_read(struct at_port *p)
 	return p->state && p->config && p->counts;
 }
 
-// Reports whether packets are to be repaired at the port.
+// Reports whether losses at the port are repaired now.
 static __always_inline int is_on(const struct at_port *p, __u64 now)
 {
 	__u32 zero = 0;
