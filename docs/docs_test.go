@@ -12,6 +12,7 @@ import (
 
 	"weir/agent/switchd"
 	"weir/agent/switchd/fairq"
+	"weir/agent/switchd/lossrepair"
 	"weir/law"
 	lawfairq "weir/law/fairq"
 	"weir/policy"
@@ -115,7 +116,7 @@ func TestSwitchFilesAreSound(t *testing.T) {
 			if err := os.WriteFile(name, []byte(block[2]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := switchd.New(fairq.Law{}).Load(name); err != nil {
+			if _, err := switchd.New(fairq.Law{}, lossrepair.Law{}).Load(name); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block[2])
 			}
 		}
