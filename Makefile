@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -101,6 +101,9 @@ bench: build ## timings: figures and their ratio to a baseline of the same run
 	@echo "cpu-ms/scrape: one reading of /metrics; qdisc-lists: in units of listing all queue disciplines in the same run"
 	$(GO) test -run '^$$' -bench . -benchmem ./datapath/... ./lab/traffic ./agent/switchd
 	@echo "the simulator's: make bench-sim"
+
+aggregator: build ## an aggregator in Python asks 40 workers, first with drop-tail, then with SED and RSED (root; some minutes)
+	deadline/python/aggregator/run
 
 repair-losses: ## loss repair of 1 M packets by the kernel program and in the simulator, and of 10,000 of real connections (root; some minutes)
 	$(GO) test -count=1 ./datapath/repair -run 'TestRepair_(Real)?Losses' -v -timeout 30m -args -losses 1000000 -real-losses 10000

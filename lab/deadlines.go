@@ -2,7 +2,9 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -37,9 +39,35 @@ func (c *controlled) declares(spec *law.Spec, n *node) string {
 	for _, p := range n.ports {
 		if p.peer.kind == experiment.Guest {
 			c.programs.sockets[p.peer.name] = filepath.Join(dir, fmt.Sprint(vmOf(p.peer)), "deadline.sock")
+			if err := linkSocket(c.dir(socketsDir, p.peer.name), c.programs.sockets[p.peer.name]); err != nil {
+				c.lab.unmet.add(p.peer.name, "deadlines", "the socket for programs of weir lab exec", err.Error())
+			}
 		}
 	}
 	return fmt.Sprintf("  deadlines: {sockets: %q}\n", dir)
+}
+
+// socketsDir has a link for each guest to the socket of its agent, for `weir lab exec`.
+const socketsDir = "s"
+
+func linkSocket(at, to string) error {
+	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(to, at)
+}
+
+// deadlineEnvironment returns the variable with which clients of package deadline and weir_deadline find the socket of a guest's agent, if a
+// law of the lab takes deadlines.
+func (r *record) deadlineEnvironment(node string) []string {
+	at := filepath.Join(labsDir, r.Name, agentsDir, socketsDir, node)
+	if _, err := os.Lstat(at); err != nil {
+		return nil
+	}
+	return []string{"WEIR_DEADLINE_SOCKET=" + at}
 }
 
 // declare declares a message as a program of a guest does.

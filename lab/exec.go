@@ -56,7 +56,7 @@ func Exec(lab, node string, argv []string) error {
 	if err := enterNamespace(ns); err != nil {
 		return err
 	}
-	err = syscall.Exec(program, r.withAddresses(argv), append(os.Environ(), r.ovsEnvironment(node)...))
+	err = syscall.Exec(program, r.withAddresses(argv), slices.Concat(os.Environ(), r.ovsEnvironment(node), r.deadlineEnvironment(node)))
 	return fmt.Errorf("run %s: %w", program, err)
 }
 
