@@ -50,9 +50,6 @@ var faults = []fault{
 	{"kill -9 of the controller that is obeyed and of the store's leader", external, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		leader := s.w.leader()
-		if leader == nil {
-			leader = s.w.servers[s.random.IntN(len(s.w.servers))]
-		}
 		leader.kill()
 		since, back = s.dies(active, func() time.Time { return s.watch.until(s.tb, time.Now(), other) })
 		leader.start()

@@ -118,7 +118,8 @@ func runLeader(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := nats.Connect(asked.URLs, nats.Secure(keys.ClientTLS()), nats.TLSHandshakeFirst(), nats.CustomInboxPrefix(bus.InboxPrefix(keys.Identity())))
+	nc, err := nats.Connect(asked.URLs, nats.Secure(keys.ClientTLS()), nats.ClientTLSConfig(keys.Own, keys.Roots), nats.TLSHandshakeFirst(),
+		nats.CustomInboxPrefix(bus.InboxPrefix(keys.Identity())))
 	if err != nil {
 		return err
 	}

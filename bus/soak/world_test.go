@@ -331,16 +331,20 @@ func (n *node) read() (*controller.Status, error) {
 	return controller.ReadStatus(ctx, fmt.Sprintf("soak%d-%s", os.Getpid(), n.name), n.ns.Enter)
 }
 
-// leader is the server that leads the store of leases; nil: not known.
-func (w *world) leader() *node {
+// leader is the server that leads the store of leases. It waits until there is one.
+func (w *world) leader() (leader *node) {
 	b, err := json.Marshal(map[string]any{"Files": pki.In(w.controls[0].path("controller"), w.controls[0].name), "URLs": w.urls()})
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	cmd := w.agent.command("leader", string(b))
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	w.Host.Must(w.tb, cmd.Start)
-	_ = cmd.Wait()
-	return w.nodes[cmp.Or(strings.TrimSpace(out.String()), "none")]
+	testnet.Until(w.tb, "the store of leases has a leader", func() bool {
+		cmd := w.agent.command("leader", string(b))
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &w.agent.log
+		w.Host.Must(w.tb, cmd.Start)
+		_ = cmd.Wait()
+		leader = w.nodes[strings.TrimSpace(out.String())]
+		return leader != nil
+	})
+	return leader
 }
