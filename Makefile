@@ -72,7 +72,7 @@ soak-controller: deps-test ## 100 changes between two controllers, killed or sto
 	@scripts/need-root
 	$(GO) test -timeout 120m -run '^$$' -bench TwoControllers -benchtime 100x ./controller
 
-soak-bus: deps-test ## 100 faults of controllers, agent, bus and links while a VM sends, with a bus of three servers and an embedded one: 10 minutes; TestFaults makes 4
+soak-bus: deps-test ## 100 faults of controllers, agent, bus, Open vSwitch, links, disks and clocks while a VM sends, with a bus of three servers and an embedded one: 10 minutes; TestFaults makes 4
 	@scripts/need-root
 	$(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkFaults$$' -benchtime 100x -v ./bus/soak
 
@@ -122,7 +122,7 @@ bench-sim: ## the simulator: packets per second, cost by queue and flows, memory
 bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; BENCH_FILES=...
 	@scripts/bench-sim $(BENCH_SIM) --files $(BENCH_FILES)
 
-bench-bus: deps-test ## simulated switches of 48 ports against one and two controllers, a flood of SYNs, commands by the bus and in frames, 1000 VMs at one host: 5 minutes on a quiet machine
+bench-bus: deps-test ## simulated switches of 48 ports against one and two controllers, a flood of SYNs, grants by the bus and in frames, 1000 VMs at one host: 5 minutes on a quiet machine
 	@scripts/need-root
 	@echo "how to read it: switches: the most that the controllers follow at 5 ms; reports/CPU-s: of the controllers alone;"
 	@echo "x-decoding: their time for a report, in units of decoding it in the same run; p99-ratio: another switch's lag during the"
@@ -130,6 +130,8 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkScale|BenchmarkSYNFlood' -benchtime 1x -v ./bus/soak
 	@echo "SDN-GCC over the bus, 100 hosts, 25 switches: controller-%: of one processor; answered: messages to VMs, of those that all reports ask for; not-sent: intervals that the simulated switches left out, because the machine was busy"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkGCC -benchtime 1x ./bus/soak
+	@echo "to-ACK: from a report of a switch by way of a whole controller to the grant in an ACK, by the bus and in frames; bytes: to the agent's host"
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkMessages -benchtime 1000x ./bus/soak
 	@echo "to-ACK: from a reading at a switch to the grant in an ACK; command-to-ACK: of it, from the controller's decision"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkLoop -benchtime 1000x ./agent/agentd
 	@echo "SDN-GCC's half at a controller, 100 hosts, every VM marked at 4 ports all the time: cpu-%: of one processor; x-lookup: per message to a VM, in units of a lookup in a map of all VMs in the same run"

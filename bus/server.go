@@ -114,6 +114,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 		return nil, fmt.Errorf("start the bus on %s: %w", cfg.Listen, err)
 	}
 	s.done.Go(s.police)
+	s.done.Go(func() { s.keepStore(o) })
 	return s, nil
 }
 

@@ -17,7 +17,7 @@ import (
 // taken over.
 func TestControlSocket(t *testing.T) {
 	testroot.Need(t, "namespaces")
-	r := &racks{tb: t, fabric: testnet.NewNamespace(t), dir: t.TempDir()}
+	r := &racks{tb: t, fabric: testnet.NewNamespace(t), OpenVSwitch: &testnet.OpenVSwitch{Dir: t.TempDir()}}
 	t.Cleanup(localsock.Tidy) // after the controllers were killed
 	r.fabric.Must(t, r.makeCables)
 	r.fabric.Must(t, func() error { return takeAbstractName(t, "@weir/controller/test") })
@@ -29,11 +29,11 @@ func TestControlSocket(t *testing.T) {
 	active("the controller answers")
 	first := r.controller
 	second := r.start("test", "127.0.0.1:6654", "")
-	<-second.done
-	if code, said := second.cmd.ProcessState.ExitCode(), second.log.String(); code == 0 || !strings.Contains(said, "a controller named test runs in this network namespace") {
+	<-second.Done
+	if code, said := second.Cmd.ProcessState.ExitCode(), second.Log.String(); code == 0 || !strings.Contains(said, "a controller named test runs in this network namespace") {
 		t.Errorf("a second one ends with %d: %s", code, said)
 	}
-	first.kill()
+	first.Kill()
 	r.startController()
 	active("the next one answers after a kill")
 }

@@ -6,10 +6,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 
 	"weir/datapath/testnet"
 	"weir/internal/nic"
-	"weir/internal/testlog"
 	"weir/internal/testroot"
 )
 
@@ -43,11 +40,10 @@ type racks struct {
 	tb                      testing.TB // of the whole test, which its processes outlive no further
 	leaves, spines, perLeaf int
 
-	dir        string
+	*testnet.OpenVSwitch
 	fabric     *testnet.Namespace
 	hosts      []*host
-	ovsdb, ovs *process
-	controller *process
+	controller *testnet.Process
 }
 
 type host struct {
@@ -56,54 +52,17 @@ type host struct {
 	echo *net.UDPConn
 }
 
-// process is a child in a namespace.
-type process struct {
-	cmd  *exec.Cmd
-	log  *testlog.Log
-	done chan struct{}
-}
-
-func startIn(tb testing.TB, ns *testnet.Namespace, cmd *exec.Cmd) *process {
-	tb.Helper()
-	p := &process{cmd: cmd, log: new(testlog.Log), done: make(chan struct{})}
-	cmd.Stdout = p.log
-	if cmd.Stderr == nil {
-		cmd.Stderr = p.log
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	ns.Must(tb, cmd.Start)
-	go func() { _ = cmd.Wait(); close(p.done) }()
-	tb.Cleanup(p.kill)
-	return p
-}
-
-// kill ends the process as a crash would.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.done
-}
-
 // newRacks builds the network, without controller.
 func newRacks(tb testing.TB, leaves, spines, perLeaf int) *racks {
 	testroot.Need(tb, "namespaces and Open vSwitch")
-	for _, name := range []string{"ovs-vswitchd", "ovsdb-server", "ovs-vsctl", "ovsdb-tool"} {
-		if _, err := exec.LookPath(name); err != nil {
-			tb.Fatalf("needs Open vSwitch: %v", err)
-		}
-	}
 	r := &racks{tb: tb, leaves: leaves, spines: spines, perLeaf: perLeaf, fabric: testnet.NewNamespace(tb)}
-	var err error
-	if r.dir, err = os.MkdirTemp("", "ovs"); err != nil { // short: a socket's path has 108 bytes
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(r.dir) })
 	r.fabric.Must(tb, r.makeCables)
 	for l := 1; l <= leaves; l++ {
 		for h := 1; h <= perLeaf; h++ {
 			r.addHost(tb, l, h)
 		}
 	}
-	r.startOVS(tb)
+	r.OpenVSwitch = testnet.NewOpenVSwitch(tb, r.fabric)
 	r.makeBridges(tb)
 	return r
 }
@@ -213,44 +172,11 @@ func (r *racks) addHost(tb testing.TB, l, h int) {
 	r.hosts = append(r.hosts, n)
 }
 
-func (r *racks) env(cmd *exec.Cmd) *exec.Cmd {
-	for _, v := range []string{"RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR"} {
-		cmd.Env = append(cmd.Environ(), "OVS_"+v+"="+r.dir)
-	}
-	return cmd
-}
-
-func (r *racks) path(name string) string { return filepath.Join(r.dir, name) }
-
-func (r *racks) startOVS(tb testing.TB) {
-	if out, err := exec.Command("ovsdb-tool", "create", r.path("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema").CombinedOutput(); err != nil {
-		tb.Fatalf("ovsdb-tool: %v: %s", err, out)
-	}
-	r.ovsdb = startIn(tb, r.fabric, r.env(exec.Command("ovsdb-server", r.path("conf.db"), "--remote=punix:"+r.path("db.sock"),
-		"--unixctl="+r.path("ovsdb.ctl"), "-vconsole:warn")))
-	r.vsctl(tb, "--no-wait", "init")
-	r.startSwitches()
-}
-
-// startSwitches starts the process that has all bridges.
-func (r *racks) startSwitches() {
-	_ = os.Remove(r.path("vswitchd.ctl"))
-	r.ovs = startIn(r.tb, r.fabric, r.env(exec.Command("ovs-vswitchd", "unix:"+r.path("db.sock"), "--unixctl="+r.path("vswitchd.ctl"), "-vconsole:err")))
-}
-
-func (r *racks) vsctl(tb testing.TB, args ...string) {
-	tb.Helper()
-	cmd := r.env(exec.Command("ovs-vsctl", append([]string{"--retry", "--timeout=60", "--db=unix:" + r.path("db.sock")}, args...)...))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("ovs-vsctl %v: %v: %s", args, err, out)
-	}
-}
-
 // ofctl asks a bridge through its management socket, not through the controller.
 func (r *racks) ofctl(tb testing.TB, command, bridge string, more ...string) string {
 	tb.Helper()
-	args := append([]string{"-O", "OpenFlow13", command, "unix:" + r.path(bridge+".mgmt")}, more...)
-	out, err := r.env(exec.Command("ovs-ofctl", args...)).CombinedOutput()
+	args := append([]string{"-O", "OpenFlow13", command, "unix:" + r.Path(bridge+".mgmt")}, more...)
+	out, err := r.Env(exec.Command("ovs-ofctl", args...)).CombinedOutput()
 	if err != nil {
 		tb.Fatalf("ovs-ofctl %v: %v: %s", args, err, out)
 	}
@@ -296,7 +222,7 @@ func (r *racks) makeBridges(tb testing.TB) {
 			port(fmt.Sprintf("spine%d", s), spineLeaf(s, l), l)
 		}
 	}
-	r.vsctl(tb, args[1:]...)
+	r.Vsctl(tb, args[1:]...)
 }
 
 // connect has all bridges connect to the controller, which may not be there yet.
@@ -305,7 +231,7 @@ func (r *racks) connect(tb testing.TB) {
 	for _, b := range r.bridges() {
 		args = append(args, "--", "set-controller", b, "tcp:127.0.0.1:6653", "--", "set", "controller", b, "max_backoff=1000")
 	}
-	r.vsctl(tb, args[1:]...)
+	r.Vsctl(tb, args[1:]...)
 }
 
 const testFile = `kind: Controller
@@ -319,19 +245,19 @@ metrics: {listen: ""}
 func (r *racks) startController() { r.controller = r.start("test", "127.0.0.1:6653", "") }
 
 // start starts a controller; more is added to its file.
-func (r *racks) start(name, listen, more string, env ...string) *process {
+func (r *racks) start(name, listen, more string, env ...string) *testnet.Process {
 	tb := r.tb
-	file := r.path(name + ".yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, testFile+more, name, listen, r.dir), 0o600); err != nil {
+	file := r.Path(name + ".yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, testFile+more, name, listen, r.Dir), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), testMain+"="+file), env...)
-	c := startIn(tb, r.fabric, cmd)
+	c := testnet.Start(tb, r.fabric, cmd)
 	tb.Cleanup(func() {
-		c.kill()
+		c.Kill()
 		if tb.Failed() {
-			tb.Logf("controller %s:\n%s", name, c.log)
+			tb.Logf("controller %s:\n%s", name, c.Log)
 		}
 	})
 	return c

@@ -83,7 +83,7 @@ func TestRacks(t *testing.T) {
 		r.reach(t)
 	})
 	t.Run("controller", func(t *testing.T) {
-		r.controller.kill()
+		r.controller.Kill()
 		if n := r.reachWithin(t, testnet.Patience); n != 0 { // one that is only late is not lost
 			t.Errorf("%d datagrams were lost while the controller was away", n)
 		}
@@ -96,8 +96,8 @@ func TestRacks(t *testing.T) {
 		r.reach(t)
 	})
 	t.Run("switches", func(t *testing.T) {
-		r.ovs.kill()
-		r.startSwitches()
+		r.Switches.Kill()
+		r.StartSwitches("-vconsole:err")
 		r.settled(t, 8)
 		r.reach(t)
 	})

@@ -197,7 +197,7 @@ func (r *racks) pin(tb testing.TB, src, dst string) {
 		})
 	})
 	// A switch has confirmed its tables, but its cache is updated only in its next round.
-	if out, err := r.env(exec.Command("ovs-appctl", "-t", r.path("vswitchd.ctl"), "revalidator/wait")).CombinedOutput(); err != nil {
+	if out, err := r.Env(exec.Command("ovs-appctl", "-t", r.Path("vswitchd.ctl"), "revalidator/wait")).CombinedOutput(); err != nil {
 		tb.Fatalf("ovs-appctl revalidator/wait: %v: %s", err, out)
 	}
 }

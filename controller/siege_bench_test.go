@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"weir/datapath/testnet"
 )
 
 // BenchmarkSiege measures the effect of attacks on an honest switch: the time from a packet-in to the packet-out that answers it.
@@ -18,7 +20,7 @@ func BenchmarkSiege(b *testing.B) {
 			h := newHonest(b, r)
 			if a.peers > 0 {
 				attacker := r.attackFrom(b, a.name, "")
-				defer attacker.kill()
+				defer attacker.Kill()
 			}
 			time.Sleep(2 * time.Second)
 			before := memoryOf(b, r.controller)
@@ -55,9 +57,9 @@ func BenchmarkSiege(b *testing.B) {
 }
 
 // memoryOf returns a process's resident memory in MB.
-func memoryOf(tb testing.TB, p *process) float64 {
+func memoryOf(tb testing.TB, p *testnet.Process) float64 {
 	tb.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.Cmd.Process.Pid))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -255,7 +255,7 @@ const siegeAddress = "127.0.0.1:6653"
 // newSiege is a controller in a namespace, without switches.
 func newSiege(tb testing.TB) *racks {
 	testroot.Need(tb, "namespaces")
-	r := &racks{tb: tb, fabric: testnet.NewNamespace(tb), dir: tb.TempDir()}
+	r := &racks{tb: tb, fabric: testnet.NewNamespace(tb), OpenVSwitch: &testnet.OpenVSwitch{Dir: tb.TempDir()}}
 	r.fabric.Must(tb, r.makeCables) // lo
 	r.startController()
 	testnet.Until(tb, "the controller is active", func() bool { s := r.status(tb); return s != nil && s.Active == "" })
@@ -269,9 +269,9 @@ const (
 )
 
 // attackFrom starts an attack in a process of its own, so that what is measured is the controller's delay.
-func (r *racks) attackFrom(tb testing.TB, name, how string) *process {
+func (r *racks) attackFrom(tb testing.TB, name, how string) *testnet.Process {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), testHostile+"="+name+how)
-	return startIn(tb, r.fabric, cmd)
+	return testnet.Start(tb, r.fabric, cmd)
 }

@@ -61,7 +61,7 @@ func TestSiege(t *testing.T) {
 	r.linksOf(t, honest, 2)
 	r.reach(t)
 	for _, cause := range []string{"handshake", "version", "malformed", "slow_message", "stale", "role_forged"} {
-		if !strings.Contains(r.controller.log.String(), "cause="+cause) && !strings.Contains(r.controller.log.String(), "("+cause+")") {
+		if !strings.Contains(r.controller.Log.String(), "cause="+cause) && !strings.Contains(r.controller.Log.String(), "("+cause+")") {
 			t.Errorf("the log does not speak of %s", cause)
 		}
 	}

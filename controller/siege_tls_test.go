@@ -44,7 +44,7 @@ func (r *racks) sign(tb testing.TB, name string, by *tls.Certificate, until time
 	pub := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	sec := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 	for file, b := range map[string][]byte{name + ".pem": pub, name + ".key": sec} {
-		if err := os.WriteFile(r.path(file), b, 0o600); err != nil {
+		if err := os.WriteFile(r.Path(file), b, 0o600); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -90,12 +90,12 @@ func TestControllerTLS(t *testing.T) {
 	r.sign(t, "switches", ours, hour, "0000000000000001", "0000000000000065")
 	seven := r.sign(t, "seven", ours, hour, "0000000000000007")
 	foreign, expired := r.sign(t, "foreign", theirs, hour, "0000000000000007"), r.sign(t, "expired", ours, time.Now().Add(-time.Minute), "0000000000000007")
-	file := strings.NewReplacer("DIR", r.dir).Replace("tls: {ca: DIR/ca.pem, certificate: DIR/controller.pem, key: DIR/controller.key, named: true}\n")
+	file := strings.NewReplacer("DIR", r.Dir).Replace("tls: {ca: DIR/ca.pem, certificate: DIR/controller.pem, key: DIR/controller.key, named: true}\n")
 	r.controller = r.start("test", siegeAddress, file)
 	testnet.Until(t, "the controller is active", func() bool { s := r.status(t); return s != nil && s.Active == "" })
-	r.vsctl(t, "set-ssl", r.path("switches.key"), r.path("switches.pem"), r.path("ca.pem"))
+	r.Vsctl(t, "set-ssl", r.Path("switches.key"), r.Path("switches.pem"), r.Path("ca.pem"))
 	for _, b := range r.bridges() {
-		r.vsctl(t, "set-controller", b, "ssl:"+siegeAddress, "--", "set", "controller", b, "max_backoff=1000")
+		r.Vsctl(t, "set-controller", b, "ssl:"+siegeAddress, "--", "set", "controller", b, "max_backoff=1000")
 	}
 	r.settled(t, 1)
 	for _, own := range []*tls.Certificate{nil, foreign, expired} {
@@ -113,7 +113,7 @@ func TestControllerTLS(t *testing.T) {
 	if s.Peers.Ended["tls"] != 4 || s.Peers.Ended["not_admitted"] != 1 || len(s.Forward.Switches) != 2 || !s.Well() {
 		t.Errorf("%+v, %d switches", s.Peers, len(s.Forward.Switches))
 	}
-	log := r.controller.log.String()
+	log := r.controller.Log.String()
 	for _, why := range []string{"didn't provide a certificate", "unknown authority", "expired", "does not look like a TLS handshake", "not for 0000000000000001"} {
 		if !strings.Contains(log, why) {
 			t.Errorf("the log does not say %q", why)
@@ -125,14 +125,14 @@ func TestControllerTLS(t *testing.T) {
 	}
 	renewed := r.sign(t, "controller", ours, hour)
 	testnet.Until(t, "the new certificate", func() bool { return r.shows(t, seven, 7).SerialNumber.Cmp(renewed.Leaf.SerialNumber) == 0 })
-	if err := os.WriteFile(r.path("controller.key"), []byte("half"), 0o600); err != nil {
+	if err := os.WriteFile(r.Path("controller.key"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	testnet.Until(t, "a bad file to be noticed", func() bool {
 		if r.shows(t, seven, 7).SerialNumber.Cmp(renewed.Leaf.SerialNumber) != 0 {
 			t.Fatal("another certificate is shown")
 		}
-		return strings.Contains(r.controller.log.String(), "new certificates cannot be used")
+		return strings.Contains(r.controller.Log.String(), "new certificates cannot be used")
 	})
 	r.reach(t)
 }

@@ -110,7 +110,7 @@ func (j *judge) obeyed() (lines []string) {
 type pair struct {
 	*racks
 	judge *judge
-	of    map[string]*process
+	of    map[string]*testnet.Process
 	turns atomic.Uint64 // requests: flows pinned or unpinned
 	lost  atomic.Uint64 // such that no controller took
 }
@@ -118,19 +118,19 @@ type pair struct {
 var pairPorts = map[string]int{"a": 6653, "b": 6654}
 
 func newPair(tb testing.TB) *pair {
-	p := &pair{racks: newRacks(tb, 2, 1, 1), of: map[string]*process{}, judge: &judge{bridges: map[string]*judged{}}}
+	p := &pair{racks: newRacks(tb, 2, 1, 1), of: map[string]*testnet.Process{}, judge: &judge{bridges: map[string]*judged{}}}
 	// Begin the switches again, with a log.
-	p.ovs.kill()
-	_ = os.Remove(p.path("vswitchd.ctl"))
-	cmd := p.env(exec.Command("ovs-vswitchd", "unix:"+p.path("db.sock"), "--unixctl="+p.path("vswitchd.ctl"), "-vconsole:err", "-vvconn:console:dbg"))
+	p.Switches.Kill()
+	_ = os.Remove(p.Path("vswitchd.ctl"))
+	cmd := p.Env(exec.Command("ovs-vswitchd", "unix:"+p.Path("db.sock"), "--unixctl="+p.Path("vswitchd.ctl"), "-vconsole:err", "-vvconn:console:dbg"))
 	cmd.Stderr = p.judge
-	p.ovs = startIn(tb, p.fabric, cmd)
+	p.Switches = testnet.Start(tb, p.fabric, cmd)
 	testnet.Until(tb, "no limit to what the switches log", func() bool {
-		return p.env(exec.Command("ovs-appctl", "-t", p.path("vswitchd.ctl"), "vlog/disable-rate-limit", "vconn")).Run() == nil
+		return p.Env(exec.Command("ovs-appctl", "-t", p.Path("vswitchd.ctl"), "vlog/disable-rate-limit", "vconn")).Run() == nil
 	})
 	for i, b := range p.bridges() {
 		target := func(name string) string { return fmt.Sprintf(`target="tcp:127.0.0.%d:%d"`, 10+i, pairPorts[name]) }
-		p.vsctl(tb, "--id=@a", "create", "controller", target("a"), "max_backoff=1000", "--", "--id=@b", "create", "controller",
+		p.Vsctl(tb, "--id=@a", "create", "controller", target("a"), "max_backoff=1000", "--", "--id=@b", "create", "controller",
 			target("b"), "max_backoff=1000", "--", "set", "bridge", b, "controller=[@a,@b]")
 	}
 	p.startOne("a")
@@ -150,16 +150,16 @@ func (p *pair) pausedDraw(tb testing.TB) {
 	tb.Helper()
 	name, other := p.active(tb, "a", "b")
 	before := p.statusOf(tb, name).Generation
-	p.of[other].kill()
+	p.of[other].Kill()
 	p.startOne(other, testPause+"=1")
 	testnet.Until(tb, other+" stands by", func() bool {
 		s := p.statusOf(tb, other)
 		return s != nil && s.Active == name
 	})
-	p.of[name].kill()
+	p.of[name].Kill()
 	hung := p.of[other]
 	testnet.Until(tb, other+" hangs before it draws", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", hung.cmd.Process.Pid))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", hung.Cmd.Process.Pid))
 		_, state, _ := strings.Cut(string(stat), ") ")
 		return err == nil && strings.HasPrefix(state, "T")
 	})
@@ -234,7 +234,7 @@ func (p *pair) change(tb testing.TB, rng *rand.Rand, stops bool) (took time.Dura
 	if stops {
 		p.signal(tb, old, syscall.SIGSTOP)
 	} else {
-		old.kill()
+		old.Kill()
 	}
 	p.active(tb, other)
 	took = time.Since(begun)
@@ -250,9 +250,9 @@ func (p *pair) change(tb testing.TB, rng *rand.Rand, stops bool) (took time.Dura
 	return took
 }
 
-func (p *pair) signal(tb testing.TB, c *process, s syscall.Signal) {
+func (p *pair) signal(tb testing.TB, c *testnet.Process, s syscall.Signal) {
 	tb.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
+	if err := c.Cmd.Process.Signal(s); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -23,7 +23,7 @@ func TestTwoControllers(t *testing.T) {
 	if n := p.reach(t); n != 0 {
 		t.Logf("%d datagrams asked again", n)
 	}
-	p.ovs.kill()
+	p.Switches.Kill()
 	p.verdict(t, changes)
 }
 
@@ -51,7 +51,7 @@ func BenchmarkTwoControllers(b *testing.B) {
 		took[i%2] = append(took[i%2], p.change(b, rng, i%2 == 1).Seconds())
 	}
 	stop()
-	p.ovs.kill()
+	p.Switches.Kill()
 	p.verdict(b, len(took[0])+len(took[1]))
 	for i, name := range []string{"killed", "stopped"} {
 		if n := len(took[i]); n > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"weir/cmd/weir/laws"
 	"weir/experiment/result"
+	"weir/law"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -46,8 +47,9 @@ func (f *flood) Happen(ev *event.Event, now event.Time) {
 	f.net.Queue.Set(ev, now+f.every)
 }
 
-// flooded runs a file while a host sends 200,000 packets of a protocol a second to receiver1; proto 0: it does not.
-func flooded(t *testing.T, text, from string, proto uint8) *result.Raw {
+// flooded runs a file while a host sends 200,000 packets of a protocol a second to receiver1; proto 0: it does not. It returns the counts of
+// the first law, too.
+func flooded(t *testing.T, text, from string, proto uint8) (*result.Raw, law.Tally) {
 	t.Helper()
 	r := planned(t, text)[0]
 	s, err := build(r)
@@ -66,7 +68,7 @@ func flooded(t *testing.T, text, from string, proto uint8) *result.Raw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raw
+	return raw, s.laws.Tallies()[0]
 }
 
 const siccFloodFile = `id: flooded
@@ -84,7 +86,7 @@ measure: {ports: {bottleneck: "switch->receiver1"}}
 
 // A VM sends 200,000 SYNs a second to a host. The flows of the others to the same host take as long as without, and as next to
 // datagrams of the same size. As the paper counts (source_share: 0) the SYNs are an incast without end: the others have a segment
-// in flight.
+// in flight. With shares no host gets a grant at all.
 func TestSICC_OthersUnderAFloodOfSYNs(t *testing.T) {
 	mean := func(raw *result.Raw) time.Duration {
 		sum := time.Duration(0)
@@ -97,13 +99,20 @@ func TestSICC_OthersUnderAFloodOfSYNs(t *testing.T) {
 		return sum / time.Duration(len(raw.Flows))
 	}
 	for _, rule := range []string{"or", "and"} {
-		of := func(share string, proto uint8) time.Duration {
-			return mean(flooded(t, strings.NewReplacer("RULE", rule, "SHARE", share).Replace(siccFloodFile), "sender5", proto))
+		of := func(share string, proto uint8) (time.Duration, law.Tally) {
+			raw, counts := flooded(t, strings.NewReplacer("RULE", rule, "SHARE", share).Replace(siccFloodFile), "sender5", proto)
+			return mean(raw), counts
 		}
-		none, datagrams, SYNs, paper := of("0.5", 0), of("0.5", network.UDP), of("0.5", network.TCP), of("0", network.TCP)
+		none, _ := of("0.5", 0)
+		datagrams, _ := of("0.5", network.UDP)
+		SYNs, shares := of("0.5", network.TCP)
+		paper, all := of("0", network.TCP)
 		t.Logf("off_rule %s: mean %v, next to datagrams %v, next to SYNs %v, as the paper counts %v", rule, none, datagrams, SYNs, paper)
 		if SYNs > none*11/10 || SYNs > datagrams*11/10 {
 			t.Errorf("off_rule %s: flows take %v next to SYNs, %v without, %v next to datagrams: want 10 %% more at most", rule, SYNs, none, datagrams)
+		}
+		if shares["grants"] != 0 || shares["acks_limited"] != 0 || all["grants"] == 0 || all["acks_limited"] == 0 {
+			t.Errorf("off_rule %s: counts next to SYNs %v, as the paper counts %v: want no grant, and grants", rule, shares, all)
 		}
 		if paper < none*2 {
 			t.Errorf("off_rule %s: as the paper counts they take %v, without SYNs %v: this test shows no harm", rule, paper, none)

@@ -1,16 +1,12 @@
 package agentd_test
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/agent/agentd"
-	"weir/bus/inband"
 	"weir/bus/weirv1"
 	"weir/datapath/attach"
 	"weir/datapath/testnet"
@@ -19,18 +15,11 @@ import (
 
 // BenchmarkLoop measures the loop from a reading at the switch to the grant in an ACK that arrives at the VM. The agent has both
 // roles. A controller without a law answers a report with another window, which a tap at the VM's device then sees. The report's
-// time is that of its reading, and the tap's that of the kernel. The signal itself is up to T = 5 ms older than the reading. The
-// commands go by the bus or in frames: their bytes, and the time of the agent's processor for everything that it does, are printed, too.
+// time is that of its reading, and the tap's that of the kernel. The signal itself is up to T = 5 ms older than the reading.
 func BenchmarkLoop(b *testing.B) {
-	for _, messages := range []string{"bus", "in-band"} {
-		b.Run("messages="+messages, func(b *testing.B) { benchmarkLoop(b, messages) })
-	}
-}
-
-func benchmarkLoop(b *testing.B, messages string) {
 	m := newMachine(b, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
 	m.dummy(true)
-	a := m.start(m.switchFile("") + strings.TrimPrefix(m.messages(messages), m.header()))
+	m.start(m.switchFile("") + strings.TrimPrefix(m.hostFile("", 0), m.header()))
 	m.until("all is well", func(s *agentd.Status) bool { return len(s.Well()) == 0 })
 	tap := testnet.NewTap(b, m.inside(0))
 	m.Path(0).NewStreams(b, testnet.PeerIPv4(0), 1)
@@ -44,11 +33,7 @@ func benchmarkLoop(b *testing.B, messages string) {
 			}
 		})
 	}
-	if messages != "bus" {
-		testnet.Until(b, "the agent takes frames", func() bool { return m.frames.Carries(agentName) })
-	}
 	var took, came, carried []time.Duration
-	before, begun := cpuOf(b, a.cmd.Process.Pid), time.Now()
 	look := time.NewTicker(2 * time.Millisecond) // the kernel stamps ACKs, so this rate has no effect on the figures
 	defer look.Stop()
 	for i := range b.N {
@@ -73,8 +58,6 @@ func benchmarkLoop(b *testing.B, messages string) {
 			})
 		}
 	}
-	b.ReportMetric((cpuOf(b, a.cmd.Process.Pid)-before)*100/time.Since(begun).Seconds(), "agent-CPU-%")
-	b.ReportMetric(float64(m.commandBytes(b, messages)), "bytes-a-command")
 	slices.Sort(took)
 	slices.Sort(came)
 	slices.Sort(carried)
@@ -105,46 +88,4 @@ func (m *machine) report() (last *weirv1.Telemetry) {
 			<-inbox.Telemetry()
 		}
 	}
-}
-
-// cpuOf returns the processor time of a process's threads that run, in seconds.
-func cpuOf(tb testing.TB, pid int) (seconds float64) {
-	tb.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil || len(threads) == 0 {
-		tb.Fatal(threads, err)
-	}
-	for _, name := range threads {
-		ns := 0.0
-		if text, err := os.ReadFile(name); err == nil { // a thread may end
-			_, _ = fmt.Sscan(string(text), &ns)
-		}
-		seconds += ns / 1e9
-	}
-	return seconds
-}
-
-// commandBytes returns how many bytes a command with one grant has on the wire, with Ethernet headers: a frame, or a TCP segment
-// with one NATS message in one TLS record, without the acknowledgement.
-func (m *machine) commandBytes(tb testing.TB, messages string) int {
-	tb.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := &weirv1.Command{
-		Bucket: 1, Term: 6, Controller: &weirv1.Controller{Name: "c1", Run: 1}, Sequence: 1000, Incarnation: m.origin.GetIncarnation(), EchoNs: m.origin.GetStampNs(),
-		Grants: []*weirv1.Grant{weirv1.NewGrant(window(1, testnet.PeerIPv4(0), granted))},
-	}
-	b, err := weirv1.Encode(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if messages == "bus" {
-		const ethernet, ipv4, tcp, tls13 = 14, 20, 32, 5 + 1 + 16
-		return ethernet + ipv4 + tcp + tls13 + len(fmt.Sprintf("MSG weir.v1.cmd.%s 1 %d\r\n\r\n", agentName, len(b))) + len(b)
-	}
-	frame, err := inband.NewTagger(inband.Key{}).Append(nil, &inband.Frame{Type: inband.On, Command: b})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return len(frame)
 }

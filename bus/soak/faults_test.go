@@ -21,39 +21,41 @@ const outage = 3 * time.Second // of faults that last
 
 // fault is one of the ways to break the system. It returns when control is back, and from when on that is measured.
 type fault struct {
-	name     string
-	external bool // only with a bus of its own
-	embedded bool // only with the bus in the controller
-	limit    time.Duration
-	run      func(s *soak) (since, back time.Time)
+	name  string
+	in    func(w *world) bool // whether it is possible in a world
+	limit time.Duration
+	run   func(s *soak) (since, back time.Time)
 }
 
+func anywhere(*world) bool      { return true }
+func external(w *world) bool    { return w.external }
+func embedded(w *world) bool    { return !w.external }
+func openVSwitch(w *world) bool { return w.ovs != nil }
+func steppedClocks(*world) bool { return canStep }
+
 var faults = []fault{
-	{"kill -9 of the controller that is obeyed", true, false, 2 * time.Second, func(s *soak) (since, back time.Time) {
+	{"kill -9 of the controller that is obeyed", external, 2 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		return s.dies(active, func() time.Time { return s.watch.until(s.tb, time.Now(), other) })
 	}},
-	{"kill -9 of the controller that waits", true, false, 2 * time.Second, func(s *soak) (since, back time.Time) {
+	{"kill -9 of the controller that waits", external, 2 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		return s.lasts(other.kill, other.start, active, other)
 	}},
-	{"kill -9 of a server of the bus", true, false, 2 * time.Second, func(s *soak) (since, back time.Time) {
+	{"kill -9 of a server of the bus", external, 2 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.w.servers[s.random.IntN(len(s.w.servers))]
 		return s.lasts(n.kill, n.start, active, other)
 	}},
-	{"kill -9 of the controller that is obeyed and of the store's leader", true, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"kill -9 of the controller that is obeyed and of the store's leader", external, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		leader := s.w.leader()
-		if leader == nil {
-			leader = s.w.servers[s.random.IntN(len(s.w.servers))]
-		}
 		leader.kill()
 		since, back = s.dies(active, func() time.Time { return s.watch.until(s.tb, time.Now(), other) })
 		leader.start()
 		return since, back
 	}},
-	{"kill -9 of the controller with the bus in it", false, true, 2 * time.Second, func(s *soak) (_, back time.Time) {
+	{"kill -9 of the controller with the bus in it", embedded, 2 * time.Second, func(s *soak) (_, back time.Time) {
 		var restarted time.Time
 		c := s.w.controls[0]
 		_, back = s.dies(c, func() time.Time {
@@ -63,7 +65,7 @@ var faults = []fault{
 		})
 		return restarted, back
 	}},
-	{"kill -9 of the agent", false, false, 2 * time.Second, func(s *soak) (_, back time.Time) {
+	{"kill -9 of the agent", anywhere, 2 * time.Second, func(s *soak) (_, back time.Time) {
 		active, other := s.active()
 		window := active.window()
 		died := time.Now()
@@ -73,7 +75,7 @@ var faults = []fault{
 		s.w.agent.start()
 		return restarted, s.watch.until(s.tb, restarted, active, other)
 	}},
-	{"SIGSTOP of the controller that is obeyed", false, false, 2 * time.Second, func(s *soak) (since, back time.Time) {
+	{"SIGSTOP of the controller that is obeyed", anywhere, 2 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		window := active.window()
 		since = time.Now()
@@ -90,7 +92,7 @@ var faults = []fault{
 		}
 		return since, back
 	}},
-	{"SIGSTOP of the agent", false, false, 2 * time.Second, func(s *soak) (_, back time.Time) {
+	{"SIGSTOP of the agent", anywhere, 2 * time.Second, func(s *soak) (_, back time.Time) {
 		active, other := s.active()
 		since, window := time.Now(), active.window()
 		s.w.agent.signal(syscall.SIGSTOP)
@@ -100,38 +102,61 @@ var faults = []fault{
 		since = time.Now()
 		return since, s.watch.until(s.tb, since, active, other)
 	}},
-	{"SIGSTOP of a server of the bus", true, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"SIGSTOP of a server of the bus", external, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.w.servers[s.random.IntN(len(s.w.servers))]
 		return s.lasts(func() { n.signal(syscall.SIGSTOP) }, func() { n.signal(syscall.SIGCONT) }, active, other)
 	}},
-	{"a cut link", false, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"a cut link", anywhere, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.anyNode()
 		return s.lasts(func() { s.link(n, false) }, func() { s.link(n, true) }, active, other)
 	}},
-	{"a link that carries nothing to its machine", false, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"a link that carries nothing to its machine", anywhere, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.anyNode()
 		return s.lasts(func() { s.shape(s.w.mgmt.Enter, n.name, true, 0) }, func() { s.shape(s.w.mgmt.Enter, n.name, false, 0) }, active, other)
 	}},
-	{"a link that carries nothing from its machine", false, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"a link that carries nothing from its machine", anywhere, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.anyNode()
 		return s.lasts(func() { s.shape(n.ns.Enter, "mgmt0", true, 0) }, func() { s.shape(n.ns.Enter, "mgmt0", false, 0) }, active, other)
 	}},
-	{"a link of 64 kbit/s", false, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"a link of 64 kbit/s", anywhere, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.anyNode()
 		return s.lasts(func() { s.shape(n.ns.Enter, "mgmt0", true, 64e3) }, func() { s.shape(n.ns.Enter, "mgmt0", false, 0) }, active, other)
 	}},
-	{"a full disk under a store", false, false, 10 * time.Second, func(s *soak) (since, back time.Time) {
+	{"a full disk under a store", anywhere, 10 * time.Second, func(s *soak) (since, back time.Time) {
 		active, other := s.active()
 		n := s.w.controls[0]
 		if s.w.external {
 			n = s.w.servers[s.random.IntN(len(s.w.servers))]
 		}
 		return s.lasts(func() { s.fill(n, true) }, func() { s.fill(n, false) }, active, other)
+	}},
+	{"kill -9 of ovs-vswitchd", openVSwitch, 2 * time.Second, func(s *soak) (since, back time.Time) {
+		active, other := s.active()
+		s.w.ovs.Switches.Kill()
+		since = time.Now()
+		s.w.ovs.StartSwitches()
+		return since, s.watch.until(s.tb, since, active, other)
+	}},
+	{"a step of a machine's wall clock", steppedClocks, 2 * time.Second, func(s *soak) (since, back time.Time) {
+		active, other := s.active()
+		n, by := s.anyNode(), time.Duration(1+s.random.IntN(3600))*time.Second
+		if s.random.IntN(2) == 0 {
+			by = -by
+		}
+		s.tb.Logf("the clock of %s steps by %v, and back", n.name, by)
+		step := func(by time.Duration) func() {
+			return func() {
+				if err := n.clock.step(by); err != nil {
+					s.tb.Fatal(err)
+				}
+			}
+		}
+		return s.lasts(step(by), step(0), active, other)
 	}},
 }
 

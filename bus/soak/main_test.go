@@ -3,6 +3,9 @@
 //
 //	main_test.go    the processes: this binary is all of them
 //	world_test.go   namespaces, links, files, certificates
+//	clock_test.go   wall clocks of processes, which step
+//	ovs_test.go     Open vSwitch between the hypervisor and its peers
+//	messages_test.go  grants by the bus and in frames, side by side
 //	watch_test.go   what packets at the VM's port show
 //	faults_test.go  the faults
 //	soak_test.go    the test and the benchmark
@@ -42,7 +45,7 @@ const (
 
 func TestMain(m *testing.M) {
 	run, ok := map[string]func(context.Context, string) error{
-		"agent": runAgent, "bus": runBus, "controller": runController, "leader": runLeader, "marks": runMarks, "publisher": runPublisher,
+		"agent": runAgent, "bus": runBus, "clock": func(context.Context, string) error { return printClocks() }, "controller": runController, "leader": runLeader, "marks": runMarks, "publisher": runPublisher, "reporter": runReporter,
 	}[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
@@ -115,7 +118,8 @@ func runLeader(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := nats.Connect(asked.URLs, nats.Secure(keys.ClientTLS()), nats.TLSHandshakeFirst(), nats.CustomInboxPrefix(bus.InboxPrefix(keys.Identity())))
+	nc, err := nats.Connect(asked.URLs, nats.Secure(keys.ClientTLS()), nats.ClientTLSConfig(keys.Own, keys.Roots), nats.TLSHandshakeFirst(),
+		nats.CustomInboxPrefix(bus.InboxPrefix(keys.Identity())))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ type testingTB = testing.TB
 
 func newSoak(tb testing.TB, random *rand.Rand, external bool) *soak {
 	tb.Helper()
-	w := newWorld(tb, external)
+	w := newWorld(tb, worldOptions{external: external})
 	return &soak{w: w, tb: tb, random: random, watch: newWatch(w)}
 }
 
@@ -32,7 +32,7 @@ func play(tb testing.TB, random *rand.Rand, external bool, n int) {
 	tb.Logf("external bus %t: control %v after the start of the processes", external, time.Since(begun).Round(time.Millisecond))
 	var possible []fault
 	for _, f := range faults {
-		if (external || !f.external) && (!external || !f.embedded) {
+		if f.in(s.w) {
 			possible = append(possible, f)
 		}
 	}

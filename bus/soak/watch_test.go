@@ -52,8 +52,8 @@ func newWatch(w *world) *watch {
 	return &watch{w: w, tap: testnet.NewTap(w.tb, inside), shift: map[netip.AddrPort]uint8{}}
 }
 
-// look reads the packets that have passed.
-func (o *watch) look() {
+// windows calls seen with the ACKs that have come to the VM, and their windows in bytes.
+func (o *watch) windows(seen func(s *testnet.Segment, window int)) {
 	o.w.tb.Helper()
 	o.tap.Each(o.w.tb, func(s *testnet.Segment) {
 		switch {
@@ -67,7 +67,14 @@ func (o *watch) look() {
 		case s.Flags&testnet.ACK == 0:
 			return
 		}
-		window := int(s.Window) << o.shift[s.To]
+		seen(s, int(s.Window)<<o.shift[s.To])
+	})
+}
+
+// look reads the packets that have passed.
+func (o *watch) look() {
+	o.w.tb.Helper()
+	o.windows(func(s *testnet.Segment, window int) {
 		if _, known := o.w.windows[window]; !known {
 			if window > 2<<20 {
 				o.free = s.At

@@ -41,6 +41,7 @@ type node struct {
 	role    string
 	config  func() string // of the process that starts next
 	cmd     *exec.Cmd
+	clock   *clock        // of the process
 	done    chan struct{} // closed when the process has ended
 	log     testlog.Log
 	started int // how many times
@@ -57,16 +58,23 @@ type world struct {
 	servers  []*node
 	controls []*node
 	agent    *node
-	windows  map[int]string // window that a run of a controller grants -> the controller's name
-	external bool
+	ovs      *testnet.OpenVSwitch // nil: a cable
+	windows  map[int]string       // window that a run of a controller grants -> the controller's name
+	worldOptions
 }
 
-// newWorld builds it. external: three servers of the bus and two controllers; otherwise one controller with the bus in its process.
-func newWorld(tb testing.TB, external bool) *world {
+type worldOptions struct {
+	external bool   // three servers of the bus and two controllers; otherwise one controller with the bus in its process
+	messages string // how the grants of the law probe go; "": by the bus, and the law is steady
+}
+
+// newWorld builds it. With one controller and the law steady, Open vSwitch forwards between hypervisor and peers, if this machine has it.
+func newWorld(tb testing.TB, o worldOptions) *world {
 	tb.Helper()
+	openVSwitch := !o.external && o.messages == "" && testnet.HasOpenVSwitch() == nil
 	w := &world{
-		Hypervisor: testnet.NewHypervisor(tb, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true}),
-		tb:         tb, dir: tb.TempDir(), mgmt: testnet.NewNamespace(tb), nodes: map[string]*node{}, windows: map[int]string{}, external: external,
+		Hypervisor: testnet.NewHypervisor(tb, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: !openVSwitch, ChecksumOffload: !openVSwitch}),
+		tb:         tb, dir: tb.TempDir(), mgmt: testnet.NewNamespace(tb), nodes: map[string]*node{}, windows: map[int]string{}, worldOptions: o,
 	}
 	w.ca = &pki.CA{Dir: filepath.Join(w.dir, "ca")}
 	if err := w.ca.Create(); err != nil {
@@ -79,15 +87,20 @@ func newWorld(tb testing.TB, external bool) *world {
 		}
 		return netlink.LinkSetUp(br)
 	})
-	if external {
+	if o.external {
 		for i := range 3 {
 			w.servers = append(w.servers, w.add("bus", fmt.Sprint("b", i+1), i+1, testnet.NewNamespace(tb)))
 		}
 	}
 	for i := range 2 {
-		if i == 0 || external {
-			w.controls = append(w.controls, w.add("controller", fmt.Sprint("c", i+1), 11+i, testnet.NewNamespace(tb)))
+		if i > 0 && !o.external {
+			break
 		}
+		ns := w.Peer // frames pass no router
+		if o.messages == "" {
+			ns = testnet.NewNamespace(tb)
+		}
+		w.controls = append(w.controls, w.add("controller", fmt.Sprint("c", i+1), 11+i, ns))
 	}
 	w.agent = w.add("agent", "h7", 21, w.Host)
 	for _, n := range w.servers {
@@ -107,10 +120,14 @@ func newWorld(tb testing.TB, external bool) *world {
 	for _, n := range append(append(w.servers, w.controls...), w.agent) {
 		n.start()
 	}
+	if openVSwitch {
+		w.insertSwitch()
+		testnet.Until(tb, "the controller's flows at the Open vSwitch", w.controls[0].forwards)
+	}
 	return w
 }
 
-// add makes a machine's link to the management network.
+// add makes a machine of the control plane.
 func (w *world) add(role, name string, last int, ns *testnet.Namespace) *node {
 	w.tb.Helper()
 	n := &node{w: w, name: name, role: role, ns: ns, address: fmt.Sprint("10.99.0.", last)}
@@ -120,21 +137,24 @@ func (w *world) add(role, name string, last int, ns *testnet.Namespace) *node {
 		w.tb.Fatal(err)
 	}
 	w.enrol(who, n)
-	var fd int
-	ns.Must(w.tb, func() (err error) {
-		fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		return err
-	})
-	defer func() { _ = unix.Close(fd) }()
+	w.connect(n)
+	return n
+}
+
+// connect makes a machine's link to the management network.
+func (w *world) connect(n *node) {
+	w.tb.Helper()
+	there := namespaceFile(w.tb, n.ns)
+	defer there.Close()
 	w.mgmt.Must(w.tb, func() error {
 		br, err := netlink.LinkByName("br0")
 		if err != nil {
 			return err
 		}
-		l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: br.Attrs().Index}, PeerName: "mgmt0", PeerNamespace: netlink.NsFd(fd)}
-		return errors.Join(netlink.LinkAdd(l), up(name))
+		l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.name, MasterIndex: br.Attrs().Index}, PeerName: "mgmt0", PeerNamespace: netlink.NsFd(there.Fd())}
+		return errors.Join(netlink.LinkAdd(l), up(n.name))
 	})
-	ns.Must(w.tb, func() error {
+	n.ns.Must(w.tb, func() error {
 		l, err := netlink.LinkByName("mgmt0")
 		if err != nil {
 			return err
@@ -142,7 +162,6 @@ func (w *world) add(role, name string, last int, ns *testnet.Namespace) *node {
 		ip := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(n.address), Mask: net.CIDRMask(24, 32)}}
 		return errors.Join(netlink.AddrAdd(l, ip), up("mgmt0"), up("lo"), unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	})
-	return n
 }
 
 func up(name string) error {
@@ -218,17 +237,25 @@ func (w *world) files(n *node) {
 		if !w.external {
 			link = fmt.Sprintf("listen: \"%s:4222\", server_keys: %s, store: %s", n.address, n.path("bus"), store)
 		}
+		if w.messages == inBand {
+			link += ", messages: in-band, port: eth0"
+		}
 		n.config = func() string {
 			window := 16384 + 4096*len(w.windows) // the unit of any window scale divides it
 			w.windows[window] = n.name
-			return write("controller.yaml", fmt.Sprintf("kind: Controller\nname: soak%d-%s\nlisten: 127.0.0.1:0\nmetrics: {listen: \"\"}\ngeneration: %s/generation\n"+
-				"bus: {%s, keys: %s, buckets: 4}\nlaws: {steady: {window: %dB}}\n", os.Getpid(), n.name, store, link, n.path("controller"), window))
+			laws := fmt.Sprintf("steady: {window: %dB}", window)
+			if w.messages != "" {
+				laws = "probe: {interval: 5ms}"
+			}
+			return write("controller.yaml", fmt.Sprintf("kind: Controller\nname: soak%d-%s\nlisten: %s:6653\nmetrics: {listen: \"\"}\ngeneration: %s/generation\n"+
+				"bus: {%s, keys: %s, buckets: 4}\nlaws: {%s}\n", os.Getpid(), n.name, n.address, store, link, n.path("controller"), laws))
 		}
 	case "agent":
+		messages := cmp.Or(w.messages, "bus")
 		n.config = func() string {
 			return write("agent.yaml", fmt.Sprintf("kind: Agent\nversion: 1\nbus: {urls: [%s], keys: %s, buckets: 4}\nstate: %s\nmetrics: {listen: \"\"}\n"+
-				"host:\n  number: 7\n  uplink: {port: up0}\n  vms:\n    - {vm: 1, port: vm0, mac: %q, addresses: [%s, \"%s\", \"fe80::/64\"]}\n",
-				list, n.path("agent"), n.path("term"), w.MACs[0], testnet.GuestIPv4(0), testnet.GuestIPv6(0)))
+				"host:\n  number: 7\n  messages: %s\n  uplink: {port: up0}\n  vms:\n    - {vm: 1, port: vm0, mac: %q, addresses: [%s, \"%s\", \"fe80::/64\"]}\n",
+				list, n.path("agent"), n.path("term"), messages, w.MACs[0], testnet.GuestIPv4(0), testnet.GuestIPv6(0)))
 		}
 	}
 }
@@ -239,7 +266,10 @@ func (n *node) start() {
 	n.started++
 	n.cmd, n.done = n.command(n.role, n.config()), make(chan struct{})
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
-	n.ns.Must(n.w.tb, n.cmd.Start)
+	n.ns.Must(n.w.tb, func() (err error) {
+		n.clock, err = startWithClock(n.cmd)
+		return err
+	})
 	go func(cmd *exec.Cmd, done chan struct{}) {
 		_ = cmd.Wait()
 		close(done)
@@ -282,9 +312,7 @@ func (n *node) window() (window int) {
 
 // status is what a controller knows of agents, without what differs between two controllers.
 func (n *node) status() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	s, err := controller.ReadStatus(ctx, fmt.Sprintf("soak%d-%s", os.Getpid(), n.name), n.ns.Enter)
+	s, err := n.read()
 	if err != nil || s.Bus == nil {
 		return ""
 	}
@@ -296,16 +324,27 @@ func (n *node) status() string {
 	return out
 }
 
-// leader is the server that leads the store of leases; nil: not known.
-func (w *world) leader() *node {
+// read asks a controller's process.
+func (n *node) read() (*controller.Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return controller.ReadStatus(ctx, fmt.Sprintf("soak%d-%s", os.Getpid(), n.name), n.ns.Enter)
+}
+
+// leader is the server that leads the store of leases. It waits until there is one.
+func (w *world) leader() (leader *node) {
 	b, err := json.Marshal(map[string]any{"Files": pki.In(w.controls[0].path("controller"), w.controls[0].name), "URLs": w.urls()})
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	cmd := w.agent.command("leader", string(b))
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	w.Host.Must(w.tb, cmd.Start)
-	_ = cmd.Wait()
-	return w.nodes[cmp.Or(strings.TrimSpace(out.String()), "none")]
+	testnet.Until(w.tb, "the store of leases has a leader", func() bool {
+		cmd := w.agent.command("leader", string(b))
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &w.agent.log
+		w.Host.Must(w.tb, cmd.Start)
+		_ = cmd.Wait()
+		leader = w.nodes[strings.TrimSpace(out.String())]
+		return leader != nil
+	})
+	return leader
 }

@@ -1,0 +1,211 @@
+package soak
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/bus/inband"
+	"weir/bus/weirv1"
+	"weir/datapath/testnet"
+	"weir/law"
+)
+
+// BenchmarkMessages measures the grants of a whole controller, which carries the bus, to a whole agent. The time is from a report of a switch
+// to an ACK at the VM with the window that answers it. Answers go by the bus, or in frames from the far end of the uplink; reports go by
+// the bus both times. A stream of the VM has 50 Mbit/s meanwhile. The bytes are those that come to the agent's host for each answer: all of its
+// link to the management network, and the frames.
+func BenchmarkMessages(b *testing.B) {
+	for _, how := range []string{"bus", "in-band"} {
+		b.Run("messages="+how, func(b *testing.B) { benchmarkMessages(b, how) })
+	}
+}
+
+func benchmarkMessages(b *testing.B, how string) {
+	w := newWorld(b, worldOptions{messages: how})
+	watch := newWatch(w)
+	testnet.Until(b, "the agent has its VM", func() bool { return strings.Contains(w.controls[0].status(), "VMs:1") })
+	w.Path(0).NewStreams(b, testnet.PeerIPv4(0), 1)
+	r := w.startReporter()
+	sees := func(window int, since time.Time) (at time.Time) {
+		watch.windows(func(s *testnet.Segment, got int) {
+			if got == window && at.IsZero() && s.At.After(since) {
+				at = s.At
+			}
+		})
+		return at
+	}
+	testnet.Until(b, "a report is answered", func() bool { return !sees(r.window(0), r.report(0)).IsZero() })
+	controller, agent := w.controls[0].cmd.Process.Pid, w.agent.cmd.Process.Pid
+	cpu, bytes, sent, begun := [2]float64{cpuOf(controller), cpuOf(agent)}, w.received(), w.framesSent(), time.Now()
+	var took []time.Duration
+	look := time.NewTicker(5 * time.Millisecond) // the kernel stamps ACKs, so this rate has no effect on the figures
+	defer look.Stop()
+	for i := range b.N {
+		at := r.report(i + 1)
+		for end := at.Add(900 * time.Millisecond); time.Now().Before(end); {
+			<-look.C
+			if seen := sees(r.window(i+1), at); !seen.IsZero() {
+				took = append(took, seen.Sub(at))
+				break
+			}
+		}
+	}
+	seconds := time.Since(begun).Seconds()
+	if len(took) < b.N*9/10 {
+		b.Fatalf("of %d grants only %d were seen", b.N, len(took))
+	}
+	sent = w.framesSent() - sent
+	if how == inBand && sent < uint64(b.N) {
+		b.Fatalf("%d reports were answered, by %d frames", b.N, sent)
+	}
+	slices.Sort(took)
+	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "p99.9": 0.999} {
+		b.ReportMetric(float64(took[min(int(part*float64(len(took))), len(took)-1)].Microseconds()), name+"-us-to-ACK")
+	}
+	b.ReportMetric((cpuOf(controller)-cpu[0])*100/seconds, "controller-%")
+	b.ReportMetric((cpuOf(agent)-cpu[1])*100/seconds, "agent-%")
+	b.ReportMetric(float64(w.received()-bytes+sent*uint64(frameBytes(b)))/float64(b.N), "bytes-an-answer")
+	b.ReportMetric(0, "ns/op")
+}
+
+const inBand = "in-band"
+
+// received is how many bytes came to the agent's host by the management network.
+func (w *world) received() (bytes uint64) {
+	w.tb.Helper()
+	w.Host.Must(w.tb, func() error {
+		l, err := netlink.LinkByName("mgmt0")
+		if err == nil {
+			bytes = l.Attrs().Statistics.RxBytes
+		}
+		return err
+	})
+	return bytes
+}
+
+// framesSent is how many commands the controller has sent in frames.
+func (w *world) framesSent() uint64 {
+	w.tb.Helper()
+	s, err := w.controls[0].read()
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return s.Bus.Frames["sent"]
+}
+
+// frameBytes is the length of a frame with one grant.
+func frameBytes(tb testing.TB) int {
+	tb.Helper()
+	grant := law.Grant{Owner: 1, Kind: law.WindowGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: probeBase, Lease: time.Second}
+	b, err := weirv1.Encode(&weirv1.Command{
+		Bucket: 1, Term: 6, Controller: &weirv1.Controller{Name: "c1", Run: 1 << 60}, Sequence: 1000, Incarnation: 1 << 60, EchoNs: uint64(time.Minute),
+		Grants: []*weirv1.Grant{weirv1.NewGrant(grant)},
+	})
+	if err == nil {
+		b, err = inband.NewTagger(inband.Key{}).Append(nil, &inband.Frame{Type: inband.On, Command: b})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return len(b)
+}
+
+// reporter is a switch that reports when the benchmark asks.
+type reporter struct {
+	w   *world
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func (w *world) startReporter() *reporter {
+	w.tb.Helper()
+	n := w.add("agent", "sw1", 22, testnet.NewNamespace(w.tb))
+	argument, err := json.Marshal(publishing{URLs: strings.Split(w.urls(), ","), Dir: n.path(""), Buckets: 4, Switches: 1, Ports: 48, Every: 5 * time.Millisecond})
+	if err == nil {
+		err = os.Rename(n.path("agent"), filepath.Join(n.path(""), "sw1"))
+	}
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	n.cmd, n.done = n.command("reporter", string(argument)), make(chan struct{})
+	n.cmd.Stderr = &n.log
+	in, err := n.cmd.StdinPipe()
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	out, err := n.cmd.StdoutPipe()
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	n.ns.Must(w.tb, n.cmd.Start)
+	go func() { _ = n.cmd.Wait(); close(n.done) }()
+	return &reporter{w: w, in: in, out: bufio.NewReader(out)}
+}
+
+// window is what the law probe answers to report i. All window scales divide it.
+func (r *reporter) window(i int) int { return probeBase + (1+i%8)<<14 }
+
+// report sends report i and returns when that was.
+func (r *reporter) report(i int) time.Time {
+	r.w.tb.Helper()
+	line := ""
+	_, err := fmt.Fprintln(r.in, r.window(i))
+	if err == nil {
+		line, err = r.out.ReadString('\n')
+	}
+	ns, wrong := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	if err != nil || wrong != nil {
+		r.w.tb.Fatalf("the switch reports %q, %v", line, err)
+	}
+	return time.Unix(0, ns)
+}
+
+// runReporter is the process of a reporter: it reads windows and prints the times of its reports.
+func runReporter(ctx context.Context, config string) error {
+	var p publishing
+	if err := json.Unmarshal([]byte(config), &p); err != nil {
+		return err
+	}
+	a, err := newPublisher(&p, agentName(1), func([]law.Grant) {})
+	if err == nil {
+		err = connected(ctx, []*publisher{a})
+	}
+	if err == nil {
+		err = a.switchOf(&p, 1)
+	}
+	if err != nil {
+		return err
+	}
+	go func() {
+		for range time.Tick(250 * time.Millisecond) {
+			if a.SendEvents(&weirv1.Events{Switch: a.number, State: a.State("soak")}) != nil {
+				return
+			}
+		}
+	}()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		window, err := strconv.ParseUint(lines.Text(), 10, 64)
+		if err != nil {
+			return err
+		}
+		a.counted = window - probeBase - 1 // report adds 1
+		at := time.Now()
+		if _, err := a.report(&p); err != nil {
+			return err
+		}
+		fmt.Println(at.UnixNano())
+	}
+	return nil
+}
