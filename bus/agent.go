@@ -149,17 +149,32 @@ func (a *Agent) State(version string) *weirv1.AgentState {
 // Counts returns how many commands arrived, by result: "obeyed", or why they were refused.
 func (a *Agent) Counts() map[string]uint64 { return a.counts.All() }
 
-func (a *Agent) command(m *nats.Msg) { a.take(m.Data, false) }
+func (a *Agent) command(m *nats.Msg) { a.take(m.Data, nil) }
 
-// TakeFrame takes a command that came in a frame with a valid tag (bus/inband). It may only have grants.
-func (a *Agent) TakeFrame(command []byte) { a.take(command, true) }
+// TakeFrame takes a command that came in a frame with a valid tag (bus/inband). It may only have grants; header: the frame's header has
+// the only one, and the command none.
+func (a *Agent) TakeFrame(command []byte, header *law.Grant) {
+	a.take(command, func(c *weirv1.Command) error {
+		switch {
+		case c.GetPlan() != nil || c.GetHostPlan() != nil || (len(c.GetGrants()) > 0) == (header != nil):
+			return errors.New("a frame without grants, with more than its header has, or with a plan")
+		case header == nil:
+			return nil
+		case c.GetIncarnation() == 0:
+			return errors.New("a frame that announces a term")
+		}
+		c.Grants = []*weirv1.Grant{weirv1.NewGrant(*header)}
+		return nil
+	})
+}
 
-func (a *Agent) take(command []byte, frame bool) {
+// take takes a command. check says what it may have; nil: anything.
+func (a *Agent) take(command []byte, check func(*weirv1.Command) error) {
 	a.obeying.Lock()
 	defer a.obeying.Unlock()
 	c, err := weirv1.DecodeCommand(command)
-	if err == nil && frame && (len(c.GetGrants()) == 0 || c.GetPlan() != nil || c.GetHostPlan() != nil) {
-		err = errors.New("a frame without grants, or with a plan")
+	if err == nil && check != nil {
+		err = check(c)
 	}
 	if err != nil {
 		a.refuse("malformed", err)

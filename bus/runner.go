@@ -36,10 +36,12 @@ type RunnerConfig struct {
 
 // Frames carries grants to agents in Ethernet frames, instead of the bus.
 type Frames interface {
-	// Carries reports whether the agent takes frames.
-	Carries(agent string) bool
+	// Carries returns the form of frames that the agent takes; "": none.
+	Carries(agent string) inband.Form
 	// Carry sends a command. off: all of its grants end.
 	Carry(agent string, command []byte, off bool) error
+	// CarryMarks sends marks of a VM with a command without grants, in the form IPID. sent: they need not go by the bus.
+	CarryMarks(agent string, vm law.VM, marks uint64, command func() ([]byte, error)) (sent bool, err error)
 }
 
 const stepEvery = 50 * time.Millisecond
@@ -129,8 +131,15 @@ func (r *Runner) Holds(agent string) (term uint64, ok bool) {
 func (r *Runner) Command(agent string, cause *weirv1.Origin, grants []law.Grant) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.cfg.Frames; f == nil || len(grants) == 0 || !f.Carries(agent) {
+	form := inband.Form("")
+	if r.cfg.Frames != nil && len(grants) > 0 {
+		form = r.cfg.Frames.Carries(agent)
+	}
+	switch form {
+	case "":
 		return r.onBus(agent, cause, grants)
+	case inband.IPID:
+		return r.inHeaders(agent, cause, grants)
 	}
 	for len(grants) > 0 {
 		n := fitting(grants)
@@ -180,6 +189,34 @@ func (r *Runner) inFrame(agent string, cause *weirv1.Origin, grants []law.Grant)
 		return r.control.Command(agent, c)
 	}
 	return nil
+}
+
+// inHeaders sends the marks of each VM in a frame of its own, and all else by the bus.
+func (r *Runner) inHeaders(agent string, cause *weirv1.Origin, grants []law.Grant) error {
+	var rest []law.Grant
+	for _, g := range grants {
+		sent := false
+		if g.Kind == law.MarksGrant {
+			var err error
+			sent, err = r.cfg.Frames.CarryMarks(agent, g.Key.VM, g.Value, func() ([]byte, error) {
+				c, err := r.commands.Answer(agent, cause, nil)
+				if err != nil {
+					return nil, err
+				}
+				return weirv1.Encode(c)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if !sent {
+			rest = append(rest, g)
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	return r.onBus(agent, cause, rest)
 }
 
 // Plan sends an agent the laws of its ports, or the guarantees of its VMs; nil: not these. cause is the origin of the agent's last report.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bus"
+	"weir/bus/inband"
 	leases "weir/bus/lease"
 	"weir/bus/weirv1"
 	"weir/law"
@@ -321,7 +322,7 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 		ag.node.Laws = a.policies.runs(ag.node.Laws)
 	}
 	a.link.nodes.put(ag.node)
-	a.link.frames.Set(ag.name, both.GetHypervisor().GetFrames())
+	a.link.frames.Set(ag.name, bus.FramesOf(both))
 	a.policies.nudge()
 	if !host {
 		ag.ports = nil
@@ -409,7 +410,7 @@ func (a *agents) leave(ag *agent) {
 	a.policies.nudge()
 	delete(a.known, ag.name)
 	delete(a.orders, ag)
-	a.link.frames.Set(ag.name, nil)
+	a.link.frames.Set(ag.name, inband.Target{})
 	if ag.host != 0 {
 		mine := a.hosts.of(ag.host) == ag
 		a.hosts.remove(ag.host, ag)

@@ -22,8 +22,8 @@ type fileBus struct {
 	URLs       []string `json:"urls,omitempty" jsonschema:"maxItems=64" jsonschema_description:"tls://ADDRESS:PORT of each server of an external bus. Several controllers then share the agents"`
 	Replicas   int      `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=5" jsonschema_description:"with urls: copies of the leases in the cluster (default: 1)"`
 	Keys       string   `json:"keys" jsonschema:"required" jsonschema_description:"directory of the controller's certificate, made by weir bus enrol controller/NAME"`
-	Messages   string   `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants go in Ethernet frames to agents that take them (messages: in-band in their files); everything else goes by the bus (default: bus)"`
-	Port       string   `json:"port,omitempty" jsonschema:"maxLength=15" jsonschema_description:"with messages: in-band: device that reaches the uplinks of the hosts without a router"`
+	Messages   string   `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band,enum=ip-143,enum=ip-id" jsonschema_description:"how grants go to agents whose files have the same: in-band: in Ethernet frames; ip-143: in IP packets of protocol 143; ip-id: marks of a VM in the identification of such a packet. Everything else goes by the bus (default: bus)"`
+	Port       string   `json:"port,omitempty" jsonschema:"maxLength=15" jsonschema_description:"with other messages than bus: device that reaches the uplinks of the hosts without a router"`
 	Buckets    int      `json:"buckets,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"parts into which agents are divided; all controllers and agents have the same number (default: 16)"`
 }
 
@@ -42,8 +42,6 @@ type Bus struct {
 	Buckets    int
 }
 
-const inBand = "in-band"
-
 func checkBus(c *config.Checker, f *File) {
 	b := f.Bus
 	if b == nil {
@@ -58,10 +56,10 @@ func checkBus(c *config.Checker, f *File) {
 	case b.Listen != "" && b.ServerKeys == "":
 		fail("listen", "the bus needs a certificate of its own", "server_keys: the directory made by weir bus enrol bus/NAME --address ADDRESS")
 	}
-	if (b.Messages == inBand) != (b.Port != "") {
-		fail("port", "messages: in-band and port need each other", "port: the device that frames are sent from")
+	if inband.Named(b.Messages) != (b.Port != "") {
+		fail("port", "messages in frames and port need each other", "port: the device that frames are sent from")
 	}
-	if b.Messages == inBand {
+	if inband.Named(b.Messages) {
 		if _, err := pki.FrameKey(b.Keys); err != nil {
 			fail("keys", err.Error(), "")
 		}
@@ -141,7 +139,7 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 		Client: bus.ClientConfig{URLs: urls, Server: l.server, Files: keys, Log: log}, Buckets: b.Buckets, Term: bus.TermFile{Path: generation + ".term"},
 		Alone: b.Listen != "", Replicas: b.Replicas, Changed: func(int, uint64, bool) {}, Events: a.arrived,
 	}
-	if b.Messages == inBand {
+	if inband.Named(b.Messages) {
 		if l.frames, err = framesOf(b, log); err != nil {
 			l.close()
 			return nil, err
@@ -180,7 +178,7 @@ func framesOf(b *Bus, log *slog.Logger) (*inband.Messenger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inband.NewMessenger(b.Port, key, log)
+	return inband.NewMessenger(b.Port, inband.Form(b.Messages), key, log)
 }
 
 func (l *busLink) close() {

@@ -137,7 +137,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if a.host != nil && a.host.half != nil && a.host.half.pairs != nil {
 		a.host.half.pairs.send = a.link.SendMarks
 	}
-	if a.frames, err = newFrames(c, a.log, a.link.TakeFrame); err != nil {
+	if a.frames, err = newFrames(c, a.log, a.link); err != nil {
 		a.link.Close()
 		return err
 	}
@@ -291,7 +291,7 @@ func (a *agent) changed() {
 	host, sw := &weirv1.Inventory{}, &weirv1.Inventory{}
 	if a.host != nil {
 		host.Guests = a.host.guests()
-		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels, Frames: a.frames.address()}
+		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels, Frames: a.frames.address(), FramesForm: string(a.host.cfg.Frames)}
 	}
 	if a.ports != nil {
 		sw.Ports = a.ports.inventory()

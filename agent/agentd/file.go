@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bus/inband"
 	"weir/config"
 	"weir/datapath/telemetry"
 	"weir/law"
@@ -34,7 +35,7 @@ type fileHost struct {
 	Number    law.Host                  `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
 	Uplink    fileUplink                `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
 	Labels    map[string]string         `json:"labels,omitempty" jsonschema_description:"labels that policies select this host by, such as {rack: r1}"`
-	Messages  string                    `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band" jsonschema_description:"in-band: grants come in Ethernet frames to the uplink, with the key frames.key in the directory bus.keys; everything else comes by the bus (default: bus)"`
+	Messages  string                    `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band,enum=ip-143,enum=ip-id" jsonschema_description:"how grants come: in-band: in Ethernet frames to the uplink, with the key frames.key in the directory bus.keys; ip-143: in IP packets of protocol 143; ip-id: marks of a VM in the identification of such a packet. Everything else comes by the bus (default: bus)"`
 	PauseZero bool                      `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
 	Laws      map[string]map[string]any `json:"laws,omitempty" jsonschema:"maxProperties=1" jsonschema_description:"law whose half at hosts runs here: its name, with the parameters that it has at the controller (default: none)"`
 	Peers     []filePeer                `json:"peers,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"for a law whose hosts return marks to one another: the other hosts. Marks of other agents have no effect (default: none)"`
@@ -109,7 +110,6 @@ const (
 	defaultBuckets  = 16
 	defaultInterval = 5 * time.Millisecond
 	stateDir        = "/var/lib/weir"
-	inBand          = "in-band"
 	noQuotas        = "none"
 )
 
@@ -162,7 +162,7 @@ type Host struct {
 	Uplink    string
 	Rate      law.Rate // 0: no limiter
 	PauseZero bool
-	Frames    bool                      // grants come in frames
+	Frames    inband.Form               // of the frames that grants come in; "": they come by the bus
 	Laws      map[string]map[string]any // whose half runs here; at most one
 	Peers     []Peer
 	Deadlines *Deadlines // nil: programs cannot declare any
@@ -223,7 +223,10 @@ func (f *File) config() *Config {
 		Bus: Bus{URLs: f.Bus.URLs, Keys: f.Bus.Keys, Buckets: f.Bus.Buckets},
 	}
 	if h := f.Host; h != nil {
-		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Frames: h.Messages == inBand, Laws: h.Laws, Labels: h.Labels}
+		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Laws: h.Laws, Labels: h.Labels}
+		if inband.Named(h.Messages) {
+			c.Host.Frames = inband.Form(h.Messages)
+		}
 		for _, from := range h.Peers {
 			peer := Peer{Agent: from.Agent}
 			for _, text := range from.Addresses {

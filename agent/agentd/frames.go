@@ -3,19 +3,25 @@ package agentd
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"weir/bus/inband"
 	"weir/bus/pki"
 	"weir/internal/counts"
+	"weir/law"
+	"weir/law/telemetry"
 )
 
 // frames receives grants in Ethernet frames at the uplink. The goroutine of the agent owns it, except take.
 type frames struct {
 	key  inband.Key
+	form inband.Form
 	log  *slog.Logger
-	take func(command []byte)
+	take func(command []byte, header *law.Grant)
+	vm   func(netip.Addr) (law.VM, bool) // the VM that has an address
 
 	at      int // ifindex of the uplink that it listens at; 0: none
 	socket  *inband.Socket
@@ -28,12 +34,12 @@ type frames struct {
 }
 
 // newFrames returns nil if grants come by the bus.
-func newFrames(c *Config, log *slog.Logger, take func(command []byte)) (*frames, error) {
-	if c.Host == nil || !c.Host.Frames {
+func newFrames(c *Config, log *slog.Logger, to *link) (*frames, error) {
+	if c.Host == nil || c.Host.Frames == "" {
 		return nil, nil
 	}
 	key, err := pki.FrameKey(c.Bus.Keys)
-	return &frames{key: key, log: log, take: take}, err
+	return &frames{key: key, form: c.Host.Frames, log: log, take: to.TakeFrame, vm: to.host.has}, err
 }
 
 // follow listens at the uplink, which may be another device than before. ifindex 0: there is none.
@@ -47,7 +53,7 @@ func (f *frames) follow(device string, ifindex int) {
 	if f.socket != nil || ifindex == 0 || !f.again.due() {
 		return
 	}
-	s, err := inband.Listen(device)
+	s, err := inband.Listen(device, f.form)
 	if err != nil {
 		f.again.failed()
 		f.off(err.Error())
@@ -69,7 +75,7 @@ func (f *frames) off(why string) {
 
 // receive takes frames until the socket is closed.
 func (f *frames) receive(s *inband.Socket) {
-	r := inband.NewReceiver(s.Address(), f.key)
+	r := inband.NewReceiver(f.form, s.Address(), f.key)
 	var b [2048]byte
 	for {
 		n, err := s.Read(b[:])
@@ -79,14 +85,29 @@ func (f *frames) receive(s *inband.Socket) {
 			}
 			return
 		}
-		command, why := r.Take(b[:n])
+		frame, why := r.Take(b[:n])
+		var header *law.Grant
+		if why == inband.Taken && frame.Marks > 0 {
+			if header = f.marks(&frame); header == nil {
+				why = inband.Elsewhere
+			}
+		}
 		if why != inband.Taken {
 			f.counts.Refuse(f.log, "a frame is refused", string(why))
 			continue
 		}
 		f.counts.Add("taken")
-		f.take(command)
+		f.take(frame.Command, header)
 	}
+}
+
+// marks returns the grant in a frame's header; nil: its address is no VM's.
+func (f *frames) marks(of *inband.Frame) *law.Grant {
+	vm, ok := f.vm(netip.AddrFrom4(of.VM))
+	if !ok {
+		return nil
+	}
+	return &law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: vm}}, Value: uint64(of.Marks) * telemetry.OneMark, Lease: time.Second}
 }
 
 // address returns the uplink's address, for controllers; nil: no frames are received.

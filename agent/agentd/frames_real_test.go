@@ -25,14 +25,20 @@ func (m *machine) messages(how string) string {
 	if how == "bus" {
 		return m.hostFile("", 0)
 	}
-	file := strings.Replace(m.hostFile("", 0), "  number: 7\n", "  number: 7\n  messages: in-band\n", 1)
+	m.sendFrames(inband.Form(how))
+	return strings.Replace(m.hostFile("", 0), "  number: 7\n", "  number: 7\n  messages: "+how+"\n", 1)
+}
+
+// sendFrames starts the controller again, with grants in frames.
+func (m *machine) sendFrames(form inband.Form) {
+	m.t.Helper()
 	m.stopController()
 	k, err := pki.FrameKey(filepath.Dir(m.enrol("controller/c1").Own))
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	m.Peer.Must(m.t, func() (err error) {
-		m.frames, err = inband.NewMessenger("eth0", k, m.logger("frames"))
+		m.frames, err = inband.NewMessenger("eth0", form, k, m.logger("frames"))
 		return err
 	})
 	m.t.Cleanup(m.frames.Close)
@@ -40,7 +46,6 @@ func (m *machine) messages(how string) string {
 		m.t.Fatal(err)
 	}
 	m.startController()
-	return file
 }
 
 // frames returns how many frames the agent took, or refused for a reason.
@@ -59,9 +64,9 @@ type attacker struct {
 	to     inband.MAC
 }
 
-func (m *machine) attacker(k inband.Key) *attacker {
+func (m *machine) attacker(form inband.Form, k inband.Key) *attacker {
 	m.t.Helper()
-	a := &attacker{m: m, tagger: inband.NewTagger(k)}
+	a := &attacker{m: m, tagger: inband.NewTagger(form, k)}
 	m.Peer.Must(m.t, func() (err error) { a.sender, err = inband.NewSender("eth0"); return err })
 	m.t.Cleanup(func() { _ = a.sender.Close() })
 	e := m.newest(func(e *weirv1.Events) bool { return len(e.GetInventory().GetHypervisor().GetFrames()) > 0 })
@@ -71,6 +76,11 @@ func (m *machine) attacker(k inband.Key) *attacker {
 
 // send sends a command of the present controller in a frame, after change.
 func (a *attacker) send(run, counter uint64, change func(*weirv1.Command)) {
+	a.frame(&inband.Frame{Type: inband.On, Run: run, Counter: counter}, change)
+}
+
+// frame sends a command in this frame.
+func (a *attacker) frame(f *inband.Frame, change func(*weirv1.Command)) {
 	m := a.m
 	m.t.Helper()
 	m.mu.Lock()
@@ -86,7 +96,8 @@ func (a *attacker) send(run, counter uint64, change func(*weirv1.Command)) {
 	}
 	b, err := proto.Marshal(c)
 	if err == nil {
-		b, err = a.tagger.Append(nil, &inband.Frame{To: a.to, From: a.sender.Address(), Type: inband.On, Run: run, Counter: counter, Command: b})
+		f.To, f.From, f.Command = a.to, a.sender.Address(), b
+		b, err = a.tagger.Append(nil, f)
 	}
 	if err == nil {
 		err = a.sender.Send(b)
@@ -122,7 +133,7 @@ func TestFrames_Limit(t *testing.T) {
 	frame := func(reason string) func(*agentd.Status) uint64 {
 		return func(s *agentd.Status) uint64 { return framesOf(s, reason) }
 	}
-	knows, guesses := m.attacker(k), m.attacker(inband.Key{1}.Of(agentName))
+	knows, guesses := m.attacker(inband.Ethernet, k), m.attacker(inband.Ethernet, inband.Key{1}.Of(agentName))
 	for i, row := range []struct {
 		name    string
 		by      *attacker
@@ -159,7 +170,7 @@ func TestFrames_Limit(t *testing.T) {
 		}
 		defer guest.Close()
 		for n, to := range []inband.MAC{knows.to, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}} {
-			raw, err := inband.NewTagger(k).Append(nil, &inband.Frame{To: to, From: guest.Address(), Type: inband.On, Run: 100, Counter: uint64(n + 1), Command: []byte{1}})
+			raw, err := inband.NewTagger(inband.Ethernet, k).Append(nil, &inband.Frame{To: to, From: guest.Address(), Type: inband.On, Run: 100, Counter: uint64(n + 1), Command: []byte{1}})
 			if err != nil {
 				return err
 			}

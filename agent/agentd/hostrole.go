@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -307,6 +308,16 @@ func (r *hostRole) obey(term uint64, stamp time.Duration, list []law.Grant) {
 		to = h
 	}
 	r.grants.Obey(to, term, stamp, list)
+}
+
+// has returns the VM that the law's half knows by an address.
+func (r *hostRole) has(a netip.Addr) (law.VM, bool) {
+	if r.half == nil {
+		return 0, false
+	}
+	r.half.mu.Lock()
+	defer r.half.mu.Unlock()
+	return r.half.vms.of(a)
 }
 
 // heartbeats keeps the owners of grants alive until stop. Nothing slow runs on its goroutine.

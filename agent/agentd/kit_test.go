@@ -212,8 +212,8 @@ func (m *machine) startController() {
 			if agent != agentName {
 				return
 			}
-			if h := e.GetInventory().GetHypervisor(); h != nil {
-				m.frames.Set(agentName, h.GetFrames())
+			if e.GetInventory().GetHypervisor() != nil {
+				m.frames.Set(agentName, bus.FramesOf(e.GetInventory()))
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()

@@ -66,7 +66,7 @@ func (c *Config) fixed(next *Config) error {
 	}
 	if h, n := c.Host, next.Host; h != nil && n != nil {
 		errs = append(errs, same("host.number", h.Number, n.Number), same("host.uplink.port", h.Uplink, n.Uplink),
-			same("host.uplink.rate", h.Rate, n.Rate), same("host.pause_zero", h.PauseZero, n.PauseZero), same("host.messages: in-band", h.Frames, n.Frames))
+			same("host.uplink.rate", h.Rate, n.Rate), same("host.pause_zero", h.PauseZero, n.PauseZero), same("host.messages", h.Frames, n.Frames))
 		if !sameLaws(h.Laws, n.Laws) {
 			errs = append(errs, errors.New("host.laws: a running agent cannot change it: restart it with --take-over"))
 		}

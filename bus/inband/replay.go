@@ -15,28 +15,30 @@ type Receiver struct {
 
 type run struct{ number, counter uint64 }
 
-// NewReceiver returns the receiver of a machine with this address and key.
-func NewReceiver(own MAC, key Key) *Receiver { return &Receiver{tagger: NewTagger(key), own: own} }
+// NewReceiver returns the receiver of a machine with this address and key, for frames of a form.
+func NewReceiver(form Form, own MAC, key Key) *Receiver {
+	return &Receiver{tagger: NewTagger(form, key), own: own}
+}
 
-// Take returns the command of a frame, which is part of b, or why it is refused. A frame that another one of its run overtook is
+// Take returns a frame, whose command is part of b, or why it is refused. A frame that another one of its run overtook is
 // refused, too: a later command replaces it.
-func (r *Receiver) Take(b []byte) (command []byte, why Reason) {
-	f, why := r.tagger.Decode(b)
+func (r *Receiver) Take(b []byte) (f Frame, why Reason) {
+	f, why = r.tagger.Decode(b)
 	if why != Taken {
-		return nil, why
+		return f, why
 	}
 	if f.To != r.own {
-		return nil, Elsewhere
+		return f, Elsewhere
 	}
 	at := slices.IndexFunc(r.runs, func(o run) bool { return o.number == f.Run })
 	switch {
 	case at >= 0 && f.Counter <= r.runs[at].counter:
-		return nil, Replayed
+		return f, Replayed
 	case at >= 0:
 		r.runs = slices.Delete(r.runs, at, at+1)
 	case len(r.runs) == maxRuns:
 		r.runs = slices.Delete(r.runs, 0, 1)
 	}
 	r.runs = append(r.runs, run{f.Run, f.Counter})
-	return f.Command, Taken
+	return f, Taken
 }

@@ -124,6 +124,8 @@ func (x *Inventory) check(host bool) error {
 		return fmt.Errorf("an uplink of %d bit/s", x.GetHypervisor().GetRate())
 	case len(x.GetHypervisor().GetFrames()) != 0 && (len(x.GetHypervisor().GetFrames()) != 6 || x.GetHypervisor().GetFrames()[0]&1 != 0):
 		return fmt.Errorf("%x is no address of a device", x.GetHypervisor().GetFrames())
+	case len(x.GetHypervisor().GetFramesForm()) > MaxText:
+		return errors.New("the form of frames is too long")
 	}
 	if err := errors.Join(atMost("laws", x.GetLaws(), MaxPortLaws), CheckTexts(x.GetHypervisor().GetLabels())); err != nil {
 		return err
