@@ -155,10 +155,11 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results, of recordings and of deadlines, 11 x 2 minutes; FUZZTIME=10s each
+fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results, of recordings and of deadlines, of sFlow, 12 x 2 minutes; FUZZTIME=10s each
 	@for f in Telemetry Events Command Heartbeat; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzFrame$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/inband
+	$(GO) test -run '^$$' -fuzz '^FuzzTake$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./controller/sflow
 	@for f in Task State Result; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 1x ./experiment/remote || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./policy/store

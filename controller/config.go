@@ -29,6 +29,8 @@ type File struct {
 
 	Bus *fileBus `json:"bus,omitempty" jsonschema_description:"the bus to agents, which report from switches and hosts and carry out grants (default: none)"`
 
+	SFlow *fileSFlow `json:"sflow,omitempty" jsonschema_description:"sFlow of switches without an agent (default: none)"`
+
 	Record     string    `json:"record,omitempty" jsonschema_description:"record the events of the laws and their actions, for weir replay: PATH of the files, to which a number is added. They contain tenants' addresses (default: none)"`
 	RecordSize law.Bytes `json:"record_size,omitempty" jsonschema_description:"of all files of record together, 1MB or more; the oldest is removed (default: 256MB)"`
 
@@ -97,6 +99,7 @@ func check(c *config.Checker, f *File) {
 		c.Fail([]string{"metrics", "listen"}, err.Error(), "")
 	}
 	checkBus(c, f)
+	checkSFlow(c, f)
 	checkRecord(c, f)
 }
 
@@ -111,6 +114,7 @@ type Config struct {
 	Forward    forward.Config        // Run makes a new Key
 	Metrics    string                // address; "": nowhere
 	Bus        *Bus                  // nil: no agents
+	SFlow      *SFlow                // nil: none
 	Record     string                // path of recordings; "": none
 	RecordSize law.Bytes             // 0: the default
 	Laws       []Law                 // in addition to forwarding and polling
@@ -170,6 +174,7 @@ func (f *File) config() *Config {
 		c.Named = f.TLS.Named
 	}
 	c.Bus = f.Bus.config(c.Generation)
+	c.SFlow = f.SFlow.config()
 	r := f.Rates
 	c.Forward.Rates = forward.Rates{Probe: r.Probe, ARP: r.ARP, Copy: r.Copy, Source: r.Source, Miss: r.Miss}
 	l := f.Limits

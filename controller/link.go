@@ -22,7 +22,7 @@ type fileBus struct {
 	URLs       []string `json:"urls,omitempty" jsonschema:"maxItems=64" jsonschema_description:"tls://ADDRESS:PORT of each server of an external bus. Several controllers then share the agents"`
 	Replicas   int      `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=5" jsonschema_description:"with urls: copies of the leases in the cluster (default: 1)"`
 	Keys       string   `json:"keys" jsonschema:"required" jsonschema_description:"directory of the controller's certificate, made by weir bus enrol controller/NAME"`
-	Messages   string   `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band,enum=ip-143,enum=ip-id" jsonschema_description:"how grants go to agents whose files have the same: in-band: in Ethernet frames; ip-143: in IP packets of protocol 143; ip-id: marks of a VM in the identification of such a packet. Everything else goes by the bus (default: bus)"`
+	Messages   string   `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band,enum=ip-143,enum=ip-id" jsonschema_description:"form of grants to agents whose files have the same. in-band: Ethernet frames; ip-143: IP packets of that protocol; ip-id: marks, in their identification. All else goes by the bus (default: bus)"`
 	Port       string   `json:"port,omitempty" jsonschema:"maxLength=15" jsonschema_description:"with other messages than bus: device that reaches the uplinks of the hosts without a router"`
 	Buckets    int      `json:"buckets,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"parts into which agents are divided; all controllers and agents have the same number (default: 16)"`
 }

@@ -152,6 +152,9 @@ var grantsDesc = prometheus.NewDesc("weir_controller_grants_total", "Windows and
 var messagesDesc = prometheus.NewDesc("weir_controller_agent_messages_refused_total", "Messages of agents that were dropped, or named a switch, host or VM of another agent, by reason.",
 	[]string{"controller", "reason"}, nil)
 
+var sflowDesc = prometheus.NewDesc("weir_controller_sflow_total", "What came by sFlow: datagrams that were taken, lost (by sequence numbers), samples, marked (samples with CE), counters, and what was refused, by reason.",
+	[]string{"controller", "what"}, nil)
+
 var endedDesc = prometheus.NewDesc("weir_controller_connections_ended_total", "Connections that ended or were refused, by cause.",
 	[]string{"controller", "cause"}, nil)
 
@@ -164,6 +167,7 @@ func (x *exporter) Describe(to chan<- *prometheus.Desc) {
 	}
 	to <- grantsDesc
 	to <- messagesDesc
+	to <- sflowDesc
 	to <- endedDesc
 	to <- activeDesc
 	to <- decisionsDesc
@@ -203,6 +207,11 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	}
 	if t := x.r.term.Load(); t != nil && t.link != nil && t.link.server != nil {
 		t.link.server.Collect(to)
+	}
+	if s.SFlow != nil {
+		for what, n := range s.SFlow.All() {
+			to <- prometheus.MustNewConstMetric(sflowDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, what)
+		}
 	}
 	for cause, n := range s.Peers.Ended {
 		to <- prometheus.MustNewConstMetric(endedDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, cause)

@@ -43,7 +43,8 @@ type term struct {
 	forward *forward.Law
 	poll    *poll.Law
 	server  *channel.Server
-	link    *busLink // nil: no bus
+	link    *busLink   // nil: no bus
+	sflow   *sflowLink // nil: none
 	record  *record.Writer
 }
 
@@ -132,6 +133,10 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	var all sync.WaitGroup
 	all.Go(func() { lease.keep(serving, func() bool { return !fence.holds() }, lost) })
 	all.Go(func() { t.core.work(laws) })
+	if t.sflow != nil {
+		all.Go(t.sflow.receive)
+		all.Go(func() { t.sflow.run(laws) })
+	}
 	r.term.Store(t)
 	r.log.Info("begun", "version", r.cfg.Version, "address", l.Addr(), "generation", generation, "tls", r.cfg.TLS != nil)
 	if r.cfg.Ready != nil {
@@ -140,6 +145,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	err = t.server.Serve(serving, l)
 	lost()
 	stop()
+	t.sflow.close()
 	all.Wait()
 	if t.link != nil {
 		t.link.close()
@@ -172,6 +178,10 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	t.core.agents.version = r.cfg.Version
 	t.core.agents.policies = newPolicies(t.core, r.cfg, r.log)
 	if t.link, err = connect(r.cfg.Bus, r.cfg.Generation, t.core.agents, r.log); err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	if t.sflow, err = r.listenSFlow(t.core); err != nil {
+		t.link.close()
 		return nil, nil, errors.Join(err, l.Close())
 	}
 	return t, l, nil

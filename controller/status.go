@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/controller/record"
+	"weir/controller/sflow"
 	"weir/internal/localsock"
 	"weir/law"
 	"weir/law/fabric"
@@ -31,6 +32,7 @@ type Status struct {
 	Ports      map[string][]PortCounter `json:"ports"`
 	Core       CoreStatus               `json:"core"`
 	Bus        *BusStatus               `json:"bus,omitempty"`      // null: the file has no bus
+	SFlow      *sflow.Counts            `json:"sflow,omitempty"`    // null: the file has no key sflow
 	Policies   *PoliciesStatus          `json:"policies,omitempty"` // null: the file has no bus
 	Peers      PeersStatus              `json:"peers"`
 	Record     *record.Status           `json:"record,omitempty"` // null: the file has no key record
@@ -79,7 +81,7 @@ func (r *term) status() *Status {
 	s := &Status{
 		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: generation, Raises: raises,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
-		Core: r.core.status(), Bus: r.core.agents.status(), Policies: r.core.policies(), Peers: r.peers(), Record: r.recordStatus(),
+		Core: r.core.status(), Bus: r.core.agents.status(), SFlow: r.sflow.status(), Policies: r.core.policies(), Peers: r.peers(), Record: r.recordStatus(),
 	}
 	for id, why := range r.core.refused {
 		s.Refused[id.String()] = why
