@@ -17,7 +17,8 @@ import (
 )
 
 // Marks in the papers' packets of protocol 143 reach the law at the host, with their number in the command or in the identification.
-// Packets that are forged, sent again, late, routed or for no VM are refused and counted. Those of a guest are dropped at its port.
+// Packets that are forged, sent again, late or for no VM are refused and counted. Those of a guest are dropped at its port. Only the tag keeps
+// others out: an attacker with the key lowers a VM's rate.
 func TestFrames_Protocol143(t *testing.T) {
 	for _, form := range []inband.Form{inband.IP, inband.IPID} {
 		t.Run(string(form), func(t *testing.T) { protocol143(t, form) })
@@ -48,6 +49,9 @@ func protocol143(t *testing.T, form inband.Form) {
 	a := attack143{machine: m, form: form, knows: m.attacker(form, k), guesses: m.attacker(form, inband.Key{1}.Of(agentName))}
 	a.refused()
 	a.dropped(k)
+	before := m.status().Host.Half.Marks
+	a.knows.frame(a.is(40), a.marks)
+	m.until("marks of an attacker with the key are taken", func(s *agentd.Status) bool { return s.Host.Half.Marks > before })
 }
 
 type attack143 struct {
@@ -63,6 +67,14 @@ func (a *attack143) is(counter uint64) *inband.Frame {
 		f.VM, f.Marks = [4]byte(testnet.GuestIPv4(0).To4()), 65535
 	}
 	return f
+}
+
+// marks gives a command the marks that is does not carry.
+func (a *attack143) marks(c *weirv1.Command) {
+	c.Grants = nil
+	if a.form == inband.IP {
+		c.Grants = []*weirv1.Grant{weirv1.NewGrant(law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 1e6, Lease: time.Second})}
+	}
 }
 
 // refused sends frames that the agent must refuse.
@@ -95,10 +107,7 @@ func (a *attack143) refused() {
 		{"for no VM", a.knows, stray, late, frame("address")},
 	} {
 		change := func(c *weirv1.Command) {
-			c.Grants = nil
-			if a.form == inband.IP {
-				c.Grants = []*weirv1.Grant{weirv1.NewGrant(law.Grant{Kind: law.MarksGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 1e6, Lease: time.Second})}
-			}
+			a.marks(c)
 			if row.change != nil {
 				row.change(c)
 			}

@@ -63,6 +63,8 @@ func (c *Config) Check() error {
 		return fmt.Errorf("delay: at most %d times interval", mostLate)
 	case c.Delay > 0 && c.Variant == OVS:
 		return errors.New("delay: the law of the listings has no steps that it could make smaller: leave it out, or choose another variant")
+	case c.Delay > 0 && c.Variant == Paper && c.Gain > mostLateGain:
+		return fmt.Errorf("gain: with a delay rates swing: choose %v or less, or leave delay out", mostLateGain)
 	case c.Variant == Paper:
 		return c.Steps.Check(c.late().Increase)
 	}
@@ -71,6 +73,10 @@ func (c *Config) Check() error {
 
 // mostLate is the longest Delay in intervals.
 const mostLate = 1000
+
+// mostLateGain is the largest Gain with a Delay. Messages about rates of before make a rate fall by Gain/n, if n VMs meet at a port, after
+// it fell far enough. Up to a fifth, a rate's SD is at most 15 % (docs/sdn-gcc.md); two VMs are the fewest that meet.
+const mostLateGain = 0.4
 
 // late returns the parameters for messages that are late by Delay. Until the marks of a rate come back, 1 + Delay/Interval messages about
 // earlier rates do. So that all of them together are one step of the paper, each is so much smaller.

@@ -55,20 +55,21 @@ const could = 1e9 * 0.005 / 8 / 1500
 
 // With messages that are late by three intervals each step is a quarter, and each time four times as long.
 func TestHost_Delay(t *testing.T) {
-	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Delay = law.Duration(15 * ms) })
+	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Delay, p.Gain = law.Duration(15*ms), 0.4 })
 	s.Send(1)
 	s.Marks(1, could/4)
-	s.expect("a quarter is marked", 1, 1000*(1-0.2/4))
+	s.expect("a quarter is marked", 1, 1000*(1-0.1/4))
 	s.Until(39 * ms)
-	s.expect("before the timeout", 1, 950)
+	s.expect("before the timeout", 1, 975)
 	s.Until(40 * ms)
-	s.expect("after it", 1, 950+0.325/4)
-	s.Until(140 * ms)
-	s.expect("100 ms later", 1, 950+0.325/4+130.0/4)
+	s.expect("after it", 1, 975+0.325/4)
+	s.Until(100 * ms)
+	s.expect("60 ms later", 1, 975+0.325/4+78.0/4)
 	for want, change := range map[string]func(*Config){
 		"delay: at most 1000": func(p *Config) { p.Delay = 1001 * p.Interval },
 		"delay: the law of":   func(p *Config) { p.Delay, p.Variant = 1, OVS },
-		"increase":            func(p *Config) { p.Delay, p.Increase = 1000*p.Interval, 999 },
+		"increase":            func(p *Config) { p.Delay, p.Gain, p.Increase = 1000*p.Interval, 0.4, 999 },
+		"gain: with a delay":  func(p *Config) { p.Delay, p.Gain = 1, 0.41 },
 	} {
 		p := Default()
 		change(p)

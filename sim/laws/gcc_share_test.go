@@ -186,7 +186,7 @@ type attack struct {
 	name   string
 	forge  func(f *flood, pk *network.Packet)
 	every  event.Time // between its packets; 0: as the others
-	counts func(HostCounts) uint64
+	counts func(*flood) uint64
 	// without has the attack begin behind the hypervisor's defence.
 	without func(f *flood, a *attack)
 }
@@ -231,7 +231,7 @@ func (a *attack) others(t *testing.T, defended bool) (rates []float64, counted u
 	f.run(3 * event.Second / 2)
 	rates = f.run(3 * event.Second)[1:]
 	if a != nil && a.counts != nil {
-		counted = a.counts(f.law.hosts.Counts())
+		counted = a.counts(f)
 	}
 	return rates, counted
 }
@@ -240,15 +240,17 @@ func (a *attack) others(t *testing.T, defended bool) (rates []float64, counted u
 // tenth: a packet that comes with CE is not marked again, so marks of its own keep those of the port away.
 func TestGCC_Attacks(t *testing.T) {
 	honest, _ := (*attack)(nil).others(t, true)
-	ecn := func(c HostCounts) uint64 { return c.ECNSet }
+	ecn := func(f *flood) uint64 { return f.law.hosts.Counts().ECNSet }
 	for _, a := range []attack{
 		{name: "it marks its own packets", forge: func(_ *flood, pk *network.Packet) { pk.SetECN(network.CE) }, counts: ecn, without: forgeBehind},
 		{name: "it clears ECT", forge: func(_ *flood, pk *network.Packet) { pk.SetECN(network.NotECT) }, counts: ecn, without: forgeBehind},
 		{
 			name: "it sends from a neighbour's address", forge: func(f *flood, pk *network.Packet) { pk.SetSrc(f.senders[f.names[1]].host) },
-			counts: func(c HostCounts) uint64 { return c.Spoofed }, without: forgeBehind,
+			counts: func(f *flood) uint64 { return f.law.hosts.Counts().Spoofed }, without: forgeBehind,
 		},
-		{name: "it sends ten times its link", every: floodFrame * 8, without: func(f *flood, _ *attack) {
+		{name: "it sends ten times its link", every: floodFrame * 8, counts: func(f *flood) uint64 {
+			return uint64(f.law.hosts.vms[f.senders[f.names[0]].host].port.Counters().Tail.Packets) // above its rate
+		}, without: func(f *flood, _ *attack) {
 			f.law.sites[vmOf(f.senders[f.names[0]].host)] = f.law.sites[vmOf(f.senders[f.names[1]].host)] // it gets no marks
 		}},
 	} {
@@ -264,7 +266,7 @@ func TestGCC_Attacks(t *testing.T) {
 			if lost(got) > 0.05 {
 				t.Error("a VM lost more than 5 % of its rate")
 			}
-			if a.counts != nil && counted < 1000 {
+			if counted < 1000 {
 				t.Errorf("%d packets counted", counted)
 			}
 			got, _ = a.others(t, false)
@@ -286,18 +288,23 @@ func TestGCC_Messages(t *testing.T) {
 		control experiment.Control
 		slower  law.Duration
 		delay   law.Duration
+		vms     int
+		gain    float64
 		steady  bool
 	}{
-		{"lost", experiment.Control{Delay: 100e3, Jitter: 5e6, Loss: 0.1}, 1, 0, true},
-		{"late, a slower law", late, 20, 0, true},
-		{"late", late, 1, 0, false},
-		{"late, and the law knows", late, 1, 100e6, true},
-		{"not as late as it thinks", experiment.Control{Delay: 20e6, Jitter: 5e6, Loss: 0.1}, 1, 100e6, true},
+		{"lost", experiment.Control{Delay: 100e3, Jitter: 5e6, Loss: 0.1}, 1, 0, 4, 0.2, true},
+		{"late, a slower law", late, 20, 0, 4, 0.2, true},
+		{"late", late, 1, 0, 4, 0.2, false},
+		{"late, and the law knows", late, 1, 100e6, 4, 0.2, true},
+		{"not as late as it thinks", experiment.Control{Delay: 20e6, Jitter: 5e6, Loss: 0.1}, 1, 100e6, 4, 0.2, true},
+		{"late, two VMs, the largest gain", late, 1, 100e6, 2, 0.4, true},
+		{"late, two VMs, a fifth of it", late, 1, 0, 2, 0.02, false}, // 21 messages are a step of 0.42
+		{"late, eight VMs, a fifth of it", late, 1, 0, 8, 0.05, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := newFlood(t, experiment.Topology{Senders: 4}, func(p *gcc.Config, r *experiment.Run) {
+			f := newFlood(t, experiment.Topology{Senders: row.vms}, func(p *gcc.Config, r *experiment.Run) {
 				r.Config.Control = &row.control
-				p.Delay = row.delay
+				p.Delay, p.Gain = row.delay, row.gain
 				p.Interval, p.Timeout, p.FastAfter = p.Interval*row.slower, p.Timeout*row.slower, p.FastAfter*row.slower
 				p.Increase, p.FastIncrease = p.Increase/law.Rate(row.slower), p.FastIncrease/law.Rate(row.slower)
 			})

@@ -93,7 +93,8 @@ func TestHyGenICC_Bits(t *testing.T) {
 	}
 }
 
-// A VM cannot lower a neighbour's rate by messages or bits of its own: they are dropped, or cleared, and counted.
+// A VM cannot lower a neighbour's rate by messages or bits of its own: they are dropped, or cleared, and counted. A message that is sent
+// behind this defence lowers it to half or less.
 func TestHyGenICC_Forged(t *testing.T) {
 	b, h := newHyGenICCBed(t, hygenicc.Message)
 	one, other := b.talk(0, "sender1", "receiver1"), b.talk(1, "receiver1", "sender1")
@@ -110,5 +111,15 @@ func TestHyGenICC_Forged(t *testing.T) {
 	b.wait(event.Millisecond)
 	if got := b.limit("sender1"); got != 0 || h.counts.forged != 20 {
 		t.Errorf("sender1 is limited to %v, %+v", got, h.counts)
+	}
+	for range 10 {
+		pk := other.segment(0, 0, 0, 0)
+		pk.SetProto(network.MarkMessage)
+		pk.SetMarked(50)
+		b.net.InjectOut(h, pk.Src(), pk)
+		b.wait(event.Millisecond / 2)
+	}
+	if got := b.limit("sender1"); got == 0 || got > 500e6 {
+		t.Errorf("without the defence sender1 is limited to %v: want half of its link or less", got)
 	}
 }
