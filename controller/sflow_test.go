@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -104,34 +105,47 @@ func TestSFlow_OpenVSwitch(t *testing.T) {
 	})
 }
 
-// The controller runs the socket and passes what came on at its interval. Datagrams of senders that are not in the file are counted.
+// sample is a datagram with one of 100 packets, from 10.0.1.1 with CE.
+const sample = "0000000500000001c000020b000000000000000100000001000000010000000100000064000000010000000100000064" +
+	"000003e800000000000000010000000900000001000000010000003c00000001000005dc000000040000002a00000000" +
+	"000000000000000008004503002800000000401100000a0001010a09090900010002001400000000"
+
+// The controller takes datagrams and passes what came to the laws at its interval. Datagrams of senders that are not in the file are counted.
 func TestSFlow_Loopback(t *testing.T) {
-	link, _ := sampled(t, nil, netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("192.0.2.1"))
+	link, got := sampled(t, nil, netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("127.0.0.1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	link.every = time.Millisecond
 	ended := make(chan struct{})
 	go func() { link.run(ctx); close(ended) }()
-	go func() { // the laws' goroutine
-		for {
-			select {
-			case f := <-link.core.ask:
-				f()
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	conn, err := net.Dial("udp", link.conn.LocalAddr().String())
+	defer func() { cancel(); <-ended }()
+	datagram, err := hex.DecodeString(sample)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	testnet.Until(t, "the sender is refused", func() bool {
-		_, _ = conn.Write([]byte{0, 0, 0, 5})
-		return link.status().Refused["sender"] > 0
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}).Dial("udp", link.conn.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write(datagram); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testnet.Until(t, "the law's marks go to the host, and a sender is refused", func() bool {
+		select {
+		case f := <-link.core.ask: // this is the laws' goroutine
+			f()
+		default:
+		}
+		return len(got.grants) > 0 && link.status().Refused["sender"] == 1
 	})
-	cancel()
-	<-ended
+	if g := got.grants; len(g) != 1 || g[0].Key.VM != 1 || g[0].Value != 100*telemetry.OneMark {
+		t.Errorf("%+v", g)
+	}
+	if c := link.status(); c.Datagrams != 1 || c.Marked != 1 || len(c.Refused) != 1 {
+		t.Errorf("%+v", c)
+	}
 }
 
 // Faults of the key sflow are refused, with its name.
