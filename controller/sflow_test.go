@@ -72,7 +72,7 @@ func TestSFlow_OpenVSwitch(t *testing.T) {
 	vm := netip.MustParseAddr("10.0.1.1")
 	link, bus := sampled(t, r.fabric, vm, netip.MustParseAddr("127.0.0.1"))
 	r.ofctl(t, "add-flow", "leaf1", "actions=NORMAL")
-	r.vsctl(t, "--", "--id=@s", "create", "sflow", "agent=lo", fmt.Sprintf("target=%q", link.conn.LocalAddr()), "sampling=1", "polling=1", "header=128", "--", "set", "bridge", "leaf1", "sflow=@s")
+	r.Vsctl(t, "--", "--id=@s", "create", "sflow", "agent=lo", fmt.Sprintf("target=%q", link.conn.LocalAddr()), "sampling=1", "polling=1", "header=128", "--", "set", "bridge", "leaf1", "sflow=@s")
 	from := r.hosts[0].echo
 	raw, err := from.SyscallConn()
 	if err != nil {

@@ -114,7 +114,7 @@ func frameBytes(tb testing.TB) int {
 		Grants: []*weirv1.Grant{weirv1.NewGrant(grant)},
 	})
 	if err == nil {
-		b, err = inband.NewTagger(inband.Key{}).Append(nil, &inband.Frame{Type: inband.On, Command: b})
+		b, err = inband.NewTagger(inband.Ethernet, inband.Key{}).Append(nil, &inband.Frame{Type: inband.On, Command: b})
 	}
 	if err != nil {
 		tb.Fatal(err)
