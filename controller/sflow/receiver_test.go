@@ -187,7 +187,7 @@ func TestReceiver_Bounded(t *testing.T) {
 // gopacket reads the same from a datagram. Its decoder makes a packet of each header and an object of each record; ours reads in place.
 func TestDecode_AsGopacket(t *testing.T) {
 	f := frame(a, 3, 0)
-	d := datagramOf(7, 8, flow(100, 1, 9, f, false), counted(9, 1<<40, 12, 3, false))
+	d := datagramOf(7, 8, flow(100, 1, 9, f, false), counted(8, 1<<40, 12, 3, false))
 	p, ok := gopacket.NewPacket(d, layers.LayerTypeSFlow, gopacket.Default).Layer(layers.LayerTypeSFlow).(*layers.SFlowDatagram)
 	if !ok || len(p.FlowSamples) != 1 || len(p.CounterSamples) != 1 {
 		t.Fatalf("%+v", p)
