@@ -120,8 +120,10 @@ func printClocks() error {
 	begun := time.Now()
 	var line string
 	for {
-		if _, err := fmt.Scanln(&line); err != nil {
+		if _, err := fmt.Scanln(&line); errors.Is(err, io.EOF) {
 			return nil
+		} else if err != nil {
+			return err
 		}
 		fmt.Println(time.Now().Unix(), int(time.Since(begun).Seconds()))
 	}

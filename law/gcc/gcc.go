@@ -75,7 +75,8 @@ func (c *Config) Check() error {
 const mostLate = 1000
 
 // mostLateGain is the largest Gain with a Delay. Messages about rates of before make a rate fall by Gain/n, if n VMs meet at a port, after
-// it fell far enough. Up to a fifth, a rate's SD is at most 15 % (docs/sdn-gcc.md); two VMs are the fewest that meet.
+// it fell far enough. Up to a fifth, and with messages up to 200 ms late, a rate's SD is
+// at most 15 % (docs/sdn-gcc.md); two VMs are the fewest that meet.
 const mostLateGain = 0.4
 
 // late returns the parameters for messages that are late by Delay. Until the marks of a rate come back, 1 + Delay/Interval messages about
