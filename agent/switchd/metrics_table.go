@@ -100,7 +100,7 @@ var switchMetrics = []metric[*moment]{
 				emit(float64(from.Segments), from.label())
 			}
 		}),
-	parkingMetric(gauge, "parking_present", "1: the parking, where packets wait, is there. 0: it is missing, and packets pass. This and the following exist only with credits or lossrepair.",
+	parkingMetric(gauge, "parking_present", "1: the parking, where packets wait, is there. 0: it is missing, and packets pass. This and the following exist only with credits or repair of losses.",
 		func(p *Parking) float64 { return truth(p.Present) }),
 	parkingMetric(gauge, "parking_packets", "Packets that wait now.",
 		func(p *Parking) float64 { return float64(p.Packets) }),

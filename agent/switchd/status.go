@@ -116,7 +116,7 @@ type Port struct {
 	TableFull uint64            `json:"table_full"` // connections that found no room in the flow table
 
 	Credits *Credits `json:"credits,omitempty"` // promises and credits; absent without them
-	Repairs *Repairs `json:"repairs,omitempty"` // repair of losses; absent without lossrepair
+	Repairs *Repairs `json:"repairs,omitempty"` // repair of losses; absent without it
 
 	Rates *Rates `json:"rates,omitempty"` // rates between two readings; absent after one
 }

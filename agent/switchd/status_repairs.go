@@ -39,7 +39,7 @@ func lookUnrepaired(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	return fmt.Sprintf("%d segments were dropped: %d B wait at most", v.recent.unrepaired, v.k.Repairs.MostBytes),
-		"senders send more at once than the buffer and park hold: raise park or the buffer, or limit their windows (FairQ, SED)"
+		"senders send more at once than the buffer and park hold: raise park or the buffer, or limit their windows by another law"
 }
 
 // repairMetric is a figure of the repair of losses. A port without it has no series.
@@ -53,7 +53,7 @@ func repairMetric(kind prometheus.ValueType, name, help string, of func(*reading
 
 func repairMetrics() []metric[*portMoment] {
 	return []metric[*portMoment]{
-		someOfPort(counter, "repair_parked_packets_total", "Packets that waited, by reason: the queue had no room for them (over), or packets of their flow waited (behind). This and the following exist only with lossrepair.", "reason",
+		someOfPort(counter, "repair_parked_packets_total", "Packets that waited, by reason: the queue had no room for them (over), or packets of their flow waited (behind). This and the following exist only with repair of losses.", "reason",
 			func(p *portMoment, emit func(float64, ...string)) {
 				if r := p.Repairs; r != nil {
 					emit(float64(r.Over), "over")

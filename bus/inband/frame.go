@@ -1,5 +1,5 @@
 // Package inband carries commands from a controller to a hypervisor's agent in Ethernet frames, as the papers do (SPEC 5), next to
-// the bus. SICC's frame says ON or OFF by its EtherType. SDN-GCC's is an IP packet of protocol 143 with the marks in its identification.
+// the bus. A frame says ON or OFF by its EtherType. The other form is an IP packet of protocol 143 with the marks in its identification.
 // Their payload is text that nobody reads, so any machine of the network can forge them. Here the payload is a command of the bus, with
 // a counter and a tag.
 //
@@ -32,8 +32,8 @@ type Form string
 
 // The forms, as files name them.
 const (
-	Ethernet Form = "in-band" // SICC's: an EtherType of its own
-	IP       Form = "ip-143"  // SDN-GCC's: IPv4 with protocol 143
+	Ethernet Form = "in-band" // an EtherType of its own
+	IP       Form = "ip-143"  // IPv4 with protocol 143
 	IPID     Form = "ip-id"   // Listing 9: IP, for one VM, with its marks in the identification (GC-5, GC-7)
 )
 

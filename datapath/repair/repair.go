@@ -70,7 +70,7 @@ func parking(dir string) park.Options {
 
 // sole describes the programs that cannot be at a port together with this one.
 func sole() *attach.Sole {
-	return &attach.Sole{Laws: map[string]string{programName: "loss repair", "weir_fairq": "FairQ"}, Alive: sendsHeartbeats}
+	return &attach.Sole{Laws: map[string]string{programName: "loss repair", otherProgram: otherName}, Alive: sendsHeartbeats}
 }
 
 // CheckTaken returns *attach.Taken for the first of the ports where such a program runs that is not pinned in dir.
