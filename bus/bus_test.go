@@ -398,3 +398,24 @@ func TestAgent_Calls(t *testing.T) {
 	defer second.Close()
 	<-connected
 }
+
+// NATS ends the store of a server whose disk is full. It works again, with what was in it, without a start of the server.
+func TestServer_KeepsStore(t *testing.T) {
+	k := newKit(t)
+	s := k.server(nil)
+	r := k.runner(k.enrol("controller/c1"), false, 1, s.URL())
+	defer r.Close()
+	streams := func() int {
+		info, err := s.nats.Jsz(nil)
+		if err != nil {
+			return 0
+		}
+		return info.Streams
+	}
+	until(t, "the store has buckets", func() bool { return streams() > 0 })
+	had := streams()
+	if err := s.nats.DisableJetStream(); err != nil || s.nats.JetStreamEnabled() {
+		t.Fatalf("the store works, although it was ended: %v", err)
+	}
+	until(t, "the store works again", func() bool { return s.nats.JetStreamEnabled() && streams() >= had })
+}

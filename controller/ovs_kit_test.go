@@ -14,7 +14,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath/testnet"
-	"weir/internal/nic"
 	"weir/internal/testroot"
 )
 
@@ -104,7 +103,7 @@ func veth(name, peer string, fd int) error {
 		ends = append(ends, peer)
 	}
 	for _, end := range ends {
-		if err := noOffloads(end); err != nil {
+		if err := testnet.NoChecksumOffload(end); err != nil {
 			return err
 		}
 		link, err := netlink.LinkByName(end)
@@ -116,16 +115,6 @@ func veth(name, peer string, fd int) error {
 		}
 	}
 	return nil
-}
-
-// noOffloads has the kernel make checksums: Open vSwitch in user space passes frames on as it reads them.
-func noOffloads(name string) error {
-	t, err := nic.Open()
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	return t.Change(name, map[string]bool{"tx-checksum-ip-generic": false})
 }
 
 func (r *racks) addHost(tb testing.TB, l, h int) {
@@ -142,7 +131,7 @@ func (r *racks) addHost(tb testing.TB, l, h int) {
 	// A host would ask for an address again after half a minute, and nobody answers while the controller is away.
 	n.ns.Sysctl(tb, "net.ipv4.neigh.eth0.base_reachable_time_ms", "7200000")
 	n.ns.Must(tb, func() error {
-		if err := noOffloads("eth0"); err != nil {
+		if err := testnet.NoChecksumOffload("eth0"); err != nil {
 			return err
 		}
 		link, err := netlink.LinkByName("eth0")

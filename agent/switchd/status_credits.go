@@ -80,6 +80,9 @@ func lookFullParking(v *view) (reason, remedy string) {
 	if !full && (v.recent == nil || v.recent.parkingFull == 0) {
 		return "", ""
 	}
-	return "the parking is full: packets that should wait pass, and the queue may grow above its target",
-		"more flows send at once than credits can hold: raise target_fraction or the buffer, or send by more ports"
+	remedy = "more flows send at once than credits can hold: raise target_fraction or the buffer, or send by more ports"
+	if v.k.Repairs != nil {
+		remedy = "senders send more at once than the parking of all ports can keep: lower park at some of them, or send by more ports"
+	}
+	return "the parking is full: packets that should wait pass, and the queue may grow above its target", remedy
 }

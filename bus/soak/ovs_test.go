@@ -9,7 +9,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath/testnet"
-	"weir/internal/nic"
 )
 
 // insertSwitch puts an Open vSwitch between the hypervisor's uplink and its peers. The first controller forwards there. A frame passes
@@ -31,7 +30,7 @@ func (w *world) insertSwitch() {
 	ns.Must(w.tb, func() error {
 		v := netlink.NewVeth(netlink.LinkAttrs{Name: "right"})
 		v.PeerName, v.PeerNamespace = "eth0", netlink.NsFd(there.Fd())
-		return errors.Join(netlink.LinkAdd(v), noOffloads("left"), noOffloads("right"), up("left"), up("right"))
+		return errors.Join(netlink.LinkAdd(v), testnet.NoChecksumOffload("left"), testnet.NoChecksumOffload("right"), up("left"), up("right"))
 	})
 	w.Peer.Must(w.tb, func() error {
 		l, err := netlink.LinkByName("eth0")
@@ -39,7 +38,7 @@ func (w *world) insertSwitch() {
 			return err
 		}
 		ip := &netlink.Addr{IPNet: &net.IPNet{IP: testnet.PeerIPv4(0), Mask: net.CIDRMask(16, 32)}}
-		return errors.Join(noOffloads("eth0"), netlink.AddrAdd(l, ip), up("eth0"))
+		return errors.Join(testnet.NoChecksumOffload("eth0"), netlink.AddrAdd(l, ip), up("eth0"))
 	})
 	// A host would ask for an address again after half a minute, and nobody answers while the controller is away.
 	for _, end := range []*testnet.Namespace{w.Peer, w.Guests[0]} {
@@ -64,14 +63,4 @@ func namespaceFile(tb testingTB, ns *testnet.Namespace) (f *os.File) {
 		return err
 	})
 	return f
-}
-
-// noOffloads has the kernel make checksums: Open vSwitch in user space passes frames on as it reads them.
-func noOffloads(name string) error {
-	t, err := nic.Open()
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	return t.Change(name, map[string]bool{"tx-checksum-ip-generic": false})
 }

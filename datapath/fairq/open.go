@@ -1,19 +1,15 @@
 package fairq
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
 	"weir/datapath/park"
+	"weir/datapath/reading"
 )
 
 // View reads what is pinned, and changes nothing.
@@ -55,77 +51,24 @@ func (v *View) Read() (*Switch, error) {
 		return nil, err
 	}
 	s.SignedSources = sources
-	pinned, err := attach.ReadPins(v.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil // purged meanwhile
-	}
-	if err != nil {
+	if s.Ports, err = reading.ReadPinned(v.dir, v.port); err != nil {
 		return nil, err
 	}
-	here, err := attach.NetnsCookie()
-	if err != nil {
-		return nil, err
-	}
-	queues, err := attach.ReadRootQueues()
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range pinned.Links {
-		p, err := v.port(l, here, queues)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // detached meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.Ports = append(s.Ports, *p)
-	}
-	slices.SortFunc(s.Ports, func(a, b Pinned) int { return strings.Compare(a.Port, b.Port) })
 	if slices.ContainsFunc(s.Ports, func(p Pinned) bool { return p.Local && p.Credits.Paces }) {
 		s.Parking = park.Read(parkOptions(v.dir))
 	}
 	return s, nil
 }
 
-// port reads one port. here is the cookie of the caller's namespace, and queues are its queues.
-func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) (*Pinned, error) {
-	stats, err := v.maps.stats(l.ID)
+// port returns what the tables have of a port.
+func (v *View) port(id uint32) (*Pinned, error) {
+	stats, err := v.maps.stats(id)
 	if err != nil {
-		return nil, fmt.Errorf("port %d: %w", l.ID, err)
+		return nil, err
 	}
 	var c fairqPortConfig
-	if err := v.maps.Configs.Lookup(l.ID, &c); err != nil {
-		return nil, fmt.Errorf("port %d: read its configuration: %w", l.ID, err)
+	if err := v.maps.Configs.Lookup(id, &c); err != nil {
+		return nil, fmt.Errorf("read its configuration: %w", err)
 	}
-	p := &Pinned{Stats: stats, ID: l.ID, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Releasing != 0}
-	opened, err := link.LoadPinnedLink(l.Path, nil) // the kernel opens links for reading and writing only
-	if err != nil {
-		return nil, fmt.Errorf("port %s: open its link: %w", p.Port, err)
-	}
-	defer func() { _ = opened.Close() }()
-	info, err := opened.Info()
-	if err != nil {
-		return nil, fmt.Errorf("port %s: its link: %w", p.Port, err)
-	}
-	p.LinkID, p.ProgramID, p.HasDevice = uint32(info.ID), uint32(info.Program), attach.HasDevice(opened)
-	p.Local = c.NetnsCookie == here
-	if !p.Local || !p.HasDevice {
-		return p, nil
-	}
-	err = lookAround(p, queues)
-	if errors.Is(err, unix.ENODEV) { // deleted meanwhile
-		p.HasDevice, err = false, nil
-	}
-	return p, err
-}
-
-// lookAround reads what only the port's own namespace shows.
-func lookAround(p *Pinned, queues attach.RootQueues) error {
-	p.Queue = queues.Of(p.Ifindex)
-	_ = errors.As(attach.CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
-	var err error
-	if p.Before, err = attach.ProgramsBefore(p.Ifindex, p.ProgramID); err != nil {
-		return fmt.Errorf("port %s: programs at its egress: %w", p.Port, err)
-	}
-	return nil
+	return &Pinned{Stats: stats, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Releasing != 0}, nil
 }

@@ -168,13 +168,10 @@ func TestRepair_Losses(t *testing.T) {
 	}
 }
 
-var realLosses = flag.Int("real-losses", 0, "TestRepair_RealLosses: so many packets of real connections (make repair-losses: 10000); 0: none")
+var realLosses = flag.Int("real-losses", 100, "TestRepair_RealLosses: so many packets of real connections (make repair-losses: 10000)")
 
 // Real connections overflow the queue until it had no room for as many packets as -real-losses says. Receivers see no segment out of order.
 func TestRepair_RealLosses(t *testing.T) {
-	if *realLosses == 0 {
-		t.Skip("make repair-losses")
-	}
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: realBps, Limit: realQueue, NoIPv6: true})
 	r := attached(t, p, realBps, realLimit, realPark)
 	send := connected(t, p)

@@ -2,15 +2,10 @@ package repair
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
 	"weir/datapath/park"
@@ -56,63 +51,19 @@ func (v *View) Read() (*reading.Switch, error) {
 	s := &reading.Switch{
 		Holder: attach.ReadHolder(v.dir), HeartbeatAge: attach.Age(c.HeartbeatNs), Lease: time.Duration(c.LeaseNs), Releasing: c.Releasing != 0,
 	}
-	pinned, err := attach.ReadPins(v.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil // purged meanwhile
-	}
-	here, err2 := attach.NetnsCookie()
-	queues, err3 := attach.ReadRootQueues()
-	if err := errors.Join(err, err2, err3); err != nil {
+	if s.Ports, err = reading.ReadPinned(v.dir, v.port); err != nil {
 		return nil, err
 	}
-	for _, l := range pinned.Links {
-		p, err := v.port(l, here, queues)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // detached meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.Ports = append(s.Ports, *p)
-	}
-	slices.SortFunc(s.Ports, func(a, b reading.Pinned) int { return strings.Compare(a.Port, b.Port) })
 	if slices.ContainsFunc(s.Ports, func(p reading.Pinned) bool { return p.Local }) {
 		s.Parking = park.Read(parking(v.dir))
 	}
 	return s, nil
 }
 
-// port reads one port. here is the cookie of the caller's namespace, and queues are its queues.
-func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) (*reading.Pinned, error) {
-	stats, c, err := v.tables.read(l.ID)
-	if err != nil {
-		return nil, err
-	}
-	p := &reading.Pinned{Stats: stats, ID: l.ID, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Off == offLeaving}
-	opened, err := link.LoadPinnedLink(l.Path, nil) // the kernel opens links for reading and writing only
-	if err != nil {
-		return nil, fmt.Errorf("port %s: open its link: %w", p.Port, err)
-	}
-	defer func() { _ = opened.Close() }()
-	info, err := opened.Info()
-	if err != nil {
-		return nil, fmt.Errorf("port %s: its link: %w", p.Port, err)
-	}
-	p.LinkID, p.ProgramID, p.HasDevice = uint32(info.ID), uint32(info.Program), attach.HasDevice(opened)
-	p.Local = c.NetnsCookie == here
-	if !p.Local || !p.HasDevice {
-		return p, nil
-	}
-	p.Queue = queues.Of(p.Ifindex)
-	_ = errors.As(attach.CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
-	p.Before, err = attach.ProgramsBefore(p.Ifindex, p.ProgramID)
-	switch {
-	case errors.Is(err, unix.ENODEV): // deleted meanwhile
-		p.HasDevice, err = false, nil
-	case err != nil:
-		err = fmt.Errorf("port %s: programs at its egress: %w", p.Port, err)
-	}
-	return p, err
+// port returns what the tables have of a port.
+func (v *View) port(id uint32) (*reading.Pinned, error) {
+	stats, c, err := v.tables.read(id)
+	return &reading.Pinned{Stats: stats, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Off == offLeaving}, err
 }
 
 // sendsHeartbeats reports whether a process sends heartbeats to what is pinned in dir.

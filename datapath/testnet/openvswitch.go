@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"weir/internal/nic"
 )
 
 // OpenVSwitch is Open vSwitch in user space, in a namespace, with files of its own. One process has all bridges.
@@ -76,4 +78,15 @@ func (o *OpenVSwitch) Vsctl(tb testing.TB, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("ovs-vsctl %v: %v: %s", args, err, out)
 	}
+}
+
+// NoChecksumOffload has the kernel make the checksums of what a device of this namespace sends: Open vSwitch in user space passes
+// frames on as it reads them.
+func NoChecksumOffload(name string) error {
+	t, err := nic.Open()
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.Change(name, map[string]bool{"tx-checksum-ip-generic": false})
 }
