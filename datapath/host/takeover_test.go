@@ -275,7 +275,7 @@ func TestHost_Killed(t *testing.T) {
 	testnet.Until(t, "ACKs pass untouched", func() bool { return statsOf(t, h, 1).Ungranted > limited.Ungranted })
 	took := time.Since(killed)
 	stream.Progress(t, 1e6)
-	gap := stream.LongestGap()
+	gap := stream.Stall()
 	t.Logf("released after %v, longest stall %v", took, gap)
 	if took > 1500*time.Millisecond || gap > 300*time.Millisecond {
 		t.Errorf("released after %v, longest stall %v", took, gap)

@@ -17,7 +17,7 @@ type Streams struct {
 	list  []*stream
 	stop  atomic.Bool
 	ended chan struct{}
-	pause atomic.Int64 // the longest time since Mark that this process was kept from running, ns
+	pause Pause
 	wg    sync.WaitGroup
 }
 
@@ -45,11 +45,11 @@ const streamWake = 8 << 10
 // stream have arrived.
 func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption) *Streams {
 	tb.Helper()
-	list = append([]SocketOption{buffers(streamBuffers / n), wakeAt(streamWake)}, list...)
+	list = append([]SocketOption{Buffers(streamBuffers / n), wakeAt(streamWake)}, list...)
 	l := p.Listen(tb, ip, list...)
 	s := &Streams{ended: make(chan struct{})}
 	tb.Cleanup(s.Stop)
-	s.wg.Go(s.watch)
+	s.wg.Go(func() { s.pause.Watch(s.ended) })
 	for range n {
 		one := &stream{pair: p.Dial(tb, l, list...)}
 		one.last.Store(sinceBegan())
@@ -63,8 +63,8 @@ func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption)
 	return s
 }
 
-// buffers sets a socket's buffers to this many bytes each way, whatever the machine's limits are.
-func buffers(bytes int) SocketOption {
+// Buffers sets a socket's buffers to this many bytes each way, whatever the machine's limits are.
+func Buffers(bytes int) SocketOption {
 	return func(fd int) error {
 		return errors.Join(
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, bytes),
@@ -104,21 +104,6 @@ func (s *Streams) receive(one *stream) {
 	}
 }
 
-// watch measures how long this process is kept from running: by how much each of its ticks is late.
-func (s *Streams) watch() {
-	const every = 10 * time.Millisecond
-	for due := time.Now().Add(every); ; due = time.Now().Add(every) {
-		select {
-		case <-s.ended:
-			return
-		case <-time.After(every):
-		}
-		if late := int64(time.Since(due)); late > s.pause.Load() {
-			s.pause.Store(late)
-		}
-	}
-}
-
 func (s *Streams) broke(one *stream, err error) {
 	if !s.stop.Load() {
 		one.err.CompareAndSwap(nil, &err)
@@ -139,7 +124,7 @@ func (s *Streams) Stop() {
 
 // Mark begins the measurement of LongestGap and Stall.
 func (s *Streams) Mark() {
-	s.pause.Store(0)
+	s.pause.Mark()
 	for _, one := range s.list {
 		one.gap.Store(0)
 		one.last.Store(sinceBegan())
@@ -157,7 +142,7 @@ func (s *Streams) LongestGap() (longest time.Duration) {
 // Stall is LongestGap without what the machine may have added. A byte that arrives has waited for its sender, for an ACK
 // of the bytes before, and for its receiver, each as long as the longest time that this process was kept from running.
 func (s *Streams) Stall() time.Duration {
-	return max(0, s.LongestGap()-3*time.Duration(s.pause.Load()))
+	return max(0, s.LongestGap()-3*s.pause.Longest())
 }
 
 // Bytes returns the bytes that have arrived of all streams.
