@@ -26,6 +26,8 @@ type Run struct {
 	// Starts, in world sim next to the lab: when open-loop flows began in the lab. nil: as scheduled, without
 	// delays of hosts and programs. It is not part of what was asked for but a measurement of a machine.
 	Starts map[FlowName]FlowStart `json:"-"`
+	// Tap, in world sim, returns a law of a controller that does what l does, and has it recorded. nil: nothing is recorded.
+	Tap func(l law.Law, name string) law.Law `json:"-"`
 }
 
 // FlowStart is when an open-loop flow began.

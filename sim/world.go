@@ -45,6 +45,8 @@ type World struct {
 	PCAP string
 	// Trace is a directory for the states of connections over time; "": no trace.
 	Trace string
+	// Record begins the recording of a run's laws at a controller: tap is as experiment.Run has it, and end ends the recording. nil: none.
+	Record func(r *experiment.Run) (tap func(l law.Law, name string) law.Law, end func() error, err error)
 }
 
 // Name returns "sim".
@@ -75,8 +77,18 @@ func (w *World) Check(r *experiment.Run) error {
 }
 
 // Run carries out one run. If the context is cancelled, it returns the measurements up to then as partial.
-func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
+func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
+	if w.Record != nil {
+		recorded := *r
+		tap, end, err := w.Record(r)
+		if err != nil {
+			return nil, err
+		}
+		recorded.Tap = tap
+		defer func() { err = errors.Join(err, end()) }()
+		r = &recorded
+	}
 	s, err := buildWith(r, w.Laws, networkOptions(r))
 	if err != nil {
 		return nil, err

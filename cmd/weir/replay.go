@@ -22,7 +22,7 @@ const actionsShown = 6
 
 func replayCommand() *cobra.Command {
 	var o record.Options
-	var asJSON, events bool
+	var asJSON, events, times bool
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Replay a controller's recording through its laws, or through others",
@@ -59,7 +59,7 @@ Exit code: 0 equal (or --set, --law), 1 error, 2 usage, 3 different, or the reco
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(res)
 			} else {
-				err = printReplay(cmd.OutOrStdout(), res)
+				err = printReplay(cmd.OutOrStdout(), res, times)
 			}
 			if err == nil && !res.Other && !res.Same() {
 				return &exitCode{code: exitDiffers}
@@ -71,6 +71,7 @@ Exit code: 0 equal (or --set, --law), 1 error, 2 usage, 3 different, or the reco
 	flags.StringArrayVar(&o.Set, "set", nil, "`LAW.PARAMETER=VALUE`: run with another value (repeatable)")
 	flags.StringVar(&o.Law, "law", "", "run this `LAW` in place of the recorded ones")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	flags.BoolVar(&times, "times", false, "print also when VM pairs or flows were limited, and how many at once")
 	flags.BoolVar(&events, "events", false, "print the recorded events and actions, one JSON object per line, and replay nothing")
 	return cmd
 }
@@ -92,7 +93,7 @@ func printEvents(w io.Writer, r *record.Reader) error {
 	}
 }
 
-func printReplay(w io.Writer, r *record.Result) error {
+func printReplay(w io.Writer, r *record.Result, times bool) error {
 	fmt.Fprintf(w, "controller %s, Weir %s: %d events in %v\n", r.Controller, r.Weir, r.Entries, r.LastedNs.Round(time.Millisecond))
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "not whole: %s\n", p)
@@ -105,6 +106,17 @@ func printReplay(w io.Writer, r *record.Result) error {
 	}
 	for i := range r.Laws {
 		if err := printLaw(w, r, &r.Laws[i]); err != nil {
+			return err
+		}
+		if !times {
+			continue
+		}
+		l := &r.Laws[i]
+		err := printTimes(w, "recorded", l.Recorded.Times)
+		if !l.Equal {
+			err = errors.Join(err, printTimes(w, "replayed", l.Replayed.Times))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -156,6 +168,18 @@ func printLaw(w io.Writer, r *record.Result, l *record.LawResult) error {
 		fmt.Fprintln(w, "The events are the recorded ones: with other decisions the network would have sent others.")
 	}
 	return nil
+}
+
+// printTimes prints when pairs or flows were limited.
+func printTimes(w io.Writer, what string, times []record.Time) error {
+	fmt.Fprintf(w, "\n%s: %d times in which VM pairs or flows were limited\n", what, len(times))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "from\tto\tlasted\tmost at once\t")
+	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	for _, at := range times {
+		fmt.Fprintf(t, "%v\t%v\t%v\t%d\t\n", round(at.From), round(at.To), round(at.To-at.From), at.Most)
+	}
+	return t.Flush()
 }
 
 func printActions(w io.Writer, what string, all []string) {

@@ -80,6 +80,10 @@ func TestReplay(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &res); err != nil || code != 0 || !res.Laws[0].Equal || res.Laws[0].Recorded.Holds != 10 {
 		t.Errorf("%v, %d, %+v", err, code, res)
 	}
+	code, out, _ = replayed(t, path, "--times")
+	if code != 0 || strings.Count(out, "times in which") != 1 || !strings.Contains(out, "recorded: 10 times in which") || !strings.Contains(out, "  1ms   16ms    15ms             1") {
+		t.Errorf("%d\n%s", code, out)
+	}
 	code, out, _ = replayed(t, path, "--events")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 413 || !strings.Contains(lines[0], `"kind":"inventory.Switch"`) || !strings.Contains(lines[3], `"VM":12,"Peer":"10.0.0.9"`) {
@@ -98,5 +102,26 @@ func TestReplay(t *testing.T) {
 		if code, _, complaints := replayed(t, row.args...); code != row.code || !strings.Contains(complaints, row.says) {
 			t.Errorf("%q: %d, %q", row.args, code, complaints)
 		}
+	}
+}
+
+// The simulator records the law of a controller, too: its events, through the law alone, give its actions.
+func TestRun_RecordInTheSimulator(t *testing.T) {
+	dir := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{
+		"run", "../../experiments/sicc/SJ1.yaml", "--world", "sim", "--scheme", "sicc", "--seed", "1", "--record", "--out", dir, "--set", "duration=100ms", "--set", "traffic.elephants.stop=100ms", "--set", "traffic.mice.epochs=1",
+	}, &stdout, &stderr)
+	if code != 0 && code != exitRefuted {
+		t.Fatalf("%d\n%s", code, stderr.String())
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "record", "sim-sicc-*seed=1.000001"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	code, out, _ := replayed(t, files[0], "--json")
+	var res record.Result
+	if err := json.Unmarshal([]byte(out), &res); err != nil || code != 0 || !res.Ended || !res.Laws[0].Equal || len(res.Laws[0].Recorded.Times) == 0 {
+		t.Errorf("%v, %d, %+v", err, code, res)
 	}
 }

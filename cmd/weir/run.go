@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -132,7 +131,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
 	flags.StringVar(&f.pcap, "pcap", "", "sim: write the packets that leave the ports of measure.ports into this directory, as pcapng")
 	flags.BoolVar(&f.trace, "trace", false, "sim, with --out DIR: write window, threshold, round-trip time and state of every connection over time into DIR/trace")
-	flags.BoolVar(&f.record, "record", false, "lab, with --out DIR: record the events and actions of laws at a controller into DIR/record, for weir replay")
+	flags.BoolVar(&f.record, "record", false, "with --out DIR: record the events and actions of laws at a controller into DIR/record, for weir replay")
 	f.on.add(flags, "")
 	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "do not attach the measuring program, to see its cost")
 	return cmd
@@ -185,7 +184,7 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 // carryOut runs a plan, stores the finished runs, and prints the results.
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
 	real := &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned")}
-	if err := f.recordIn(real); err != nil {
+	if err := f.recordIn(real, simulator); err != nil {
 		return err
 	}
 	r := &runner{
@@ -203,22 +202,6 @@ func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f 
 		return err
 	}
 	return m.conclude(stdout, stderr)
-}
-
-// recordIn has the lab's controllers recorded, each run in files of its own.
-func (f *runFlags) recordIn(w *lab.World) error {
-	if !f.record {
-		return nil
-	}
-	dir, err := filepath.Abs(filepath.Join(f.out, "record"))
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--record: %w", err)
-	}
-	w.Record = func(r *experiment.Run) string { return filepath.Join(dir, sim.FileName(r)) }
-	return nil
 }
 
 // outcome is an experiment after its runs, complete or not.

@@ -1,8 +1,10 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"weir/law"
@@ -20,6 +22,14 @@ type Summary struct {
 	Holds    uint64            `json:"holds"`    // times that one was limited
 	HeldNs   time.Duration     `json:"held_ns"`  // of all of them together
 	Longest  time.Duration     `json:"longest_ns"`
+	Times    []Time            `json:"times,omitempty"` // when at least one was limited, in order; without the spans beyond spansMax
+}
+
+// Time is a time in which, at each moment, at least one pair of VM and peer, or flow, was limited. Times are of the laws' clock.
+type Time struct {
+	From time.Duration `json:"from_ns"`
+	To   time.Duration `json:"to_ns"`
+	Most int           `json:"most"` // that were limited at once
 }
 
 // holds follows the grants of a law.
@@ -28,7 +38,14 @@ type holds struct {
 	vms  map[law.VM]bool
 	live map[held]*span
 	keys map[held]bool
+	ends []edge
 	over bool // there are more keys than keysMax
+}
+
+// edge is a moment at which a key begins (more 1) or ends (-1) to be limited.
+type edge struct {
+	at   time.Duration
+	more int
 }
 
 type held struct {
@@ -41,6 +58,9 @@ type span struct{ from, end time.Duration }
 
 // keysMax limits the keys that a replay remembers.
 const keysMax = 1 << 20
+
+// spansMax limits the spans of which a replay remembers when they were.
+const spansMax = 1 << 20
 
 func newHolds() holds {
 	return holds{
@@ -83,7 +103,11 @@ func (h *holds) add(now time.Duration, a law.Action) {
 }
 
 func (h *holds) close(k held, at time.Duration) {
-	lasted := at - h.live[k].from
+	from := h.live[k].from
+	lasted := at - from
+	if lasted > 0 && len(h.ends) < 2*spansMax {
+		h.ends = append(h.ends, edge{from, 1}, edge{at, -1})
+	}
 	h.s.HeldNs += lasted
 	h.s.Longest = max(h.s.Longest, lasted)
 	delete(h.live, k)
@@ -95,7 +119,23 @@ func (h *holds) end(now time.Duration) Summary {
 		h.close(k, min(s.end, now))
 	}
 	h.s.VMs, h.s.Keys = len(h.vms), len(h.keys)
+	h.s.Times = times(h.ends)
 	return h.s
+}
+
+// times joins spans that overlap or follow each other.
+func times(ends []edge) (list []Time) {
+	slices.SortFunc(ends, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.more, a.more)) })
+	live := 0
+	for _, e := range ends {
+		if live == 0 {
+			list = append(list, Time{From: e.at})
+		}
+		live += e.more
+		last := &list[len(list)-1]
+		last.Most, last.To = max(last.Most, live), e.at
+	}
+	return list
 }
 
 func typeName(v any) string { return reflect.TypeOf(v).String() }

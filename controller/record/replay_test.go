@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,4 +262,16 @@ func FuzzReplay(f *testing.F) {
 			t.Errorf("%d entries of %d bytes", res.Entries, len(b))
 		}
 	})
+}
+
+// Spans that overlap or touch are one time, also if they are not in order.
+func TestTimes(t *testing.T) {
+	got := times([]edge{{50, 1}, {60, -1}, {10, 1}, {30, -1}, {20, 1}, {40, -1}, {40, 1}, {45, -1}})
+	want := []Time{{From: 10, To: 45, Most: 2}, {From: 50, To: 60, Most: 1}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if times(nil) != nil {
+		t.Error("times without spans")
+	}
 }

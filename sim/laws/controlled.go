@@ -41,6 +41,9 @@ func Controlled(spec law.Spec) Law {
 			if err != nil {
 				return nil, err
 			}
+			if r.Tap != nil {
+				l = r.Tap(l, name)
+			}
 			c := &controlled{net: n, spec: &spec, every: every, law: l, sites: map[law.VM]*control.Site{}}
 			return c, c.put(r, name, l)
 		},
