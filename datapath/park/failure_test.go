@@ -14,9 +14,10 @@ import (
 	"weir/datapath/testnet"
 )
 
-// Rates of classes: a packet of waiting counts for 16 s, or for 128 ms.
+// Rates of classes: a packet of waiting counts for 16 s, 1 s, or 128 ms.
 const (
 	stopped = 8_000
+	slower  = 128_000
 	slow    = 1_000_000
 )
 
@@ -150,7 +151,7 @@ func TestPark_MarkAndPriority(t *testing.T) {
 
 // A port's id can be given to another device: packets that wait for the earlier one do not leave by it.
 func TestPark_PortMadeAgain(t *testing.T) {
-	y, tx, rx := waiting(t, park.Options{}, slow)
+	y, tx, rx := waiting(t, park.Options{}, slower)
 	y.setPort(t, outID, y.In.Ifindex, 1e9)
 	y.setPort(t, outID, y.Port.Ifindex, 1e9) // the same device again: as if it were another
 	y.setPort(t, classID, y.In.Ifindex, 1e9)

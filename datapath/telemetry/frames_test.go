@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -29,7 +30,14 @@ func newProgram(tb testing.TB) *program {
 	tb.Helper()
 	testroot.Need(tb, "loads kernel programs")
 	p := &program{}
-	if err := telemetrytest.LoadTelemetryObjects(&p.TelemetryObjects, nil); err != nil {
+	spec, err := telemetrytest.LoadTelemetry()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := spec.Variables["idle_ns"].Set(uint64(time.Hour)); err != nil { // no flow becomes idle because the machine is slow
+		tb.Fatal(err)
+	}
+	if err := spec.LoadAndAssign(&p.TelemetryObjects, nil); err != nil {
 		tb.Fatalf("%+v", err)
 	}
 	tb.Cleanup(func() { _ = p.Close() })

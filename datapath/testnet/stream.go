@@ -139,6 +139,9 @@ func (s *Streams) LongestGap() (longest time.Duration) {
 	return longest
 }
 
+// Paused returns the longest time since Mark that this process was kept from running.
+func (s *Streams) Paused() time.Duration { return s.pause.Longest() }
+
 // Stall is LongestGap without what the machine may have added. A byte that arrives has waited for its sender, for an ACK
 // of the bytes before, and for its receiver, each as long as the longest time that this process was kept from running.
 func (s *Streams) Stall() time.Duration {
