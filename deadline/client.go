@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,18 +13,42 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // DefaultSocket is where a container has the directory of its sockets mounted.
 const DefaultSocket = "/run/weir-deadlines/deadline.sock"
 
-// SocketVariable is the environment variable with another path.
+// MetadataAddress is where a VM has the agent of its host, if there is no socket and the agent's file has it in host.deadlines.metadata.
+const MetadataAddress = "http://169.254.169.253"
+
+// SocketVariable is the environment variable with another path, or another address that begins with http://.
 const SocketVariable = "WEIR_DEADLINE_SOCKET"
 
-// Socket returns the path of the socket: the argument, that of the environment, or the default.
+// Socket returns the path of the socket, or an address: the argument, that of the environment, or the default. Without a socket at the
+// default path it is MetadataAddress.
 func Socket(path string) string {
-	return cmp.Or(path, os.Getenv(SocketVariable), DefaultSocket)
+	if path = cmp.Or(path, os.Getenv(SocketVariable)); path != "" {
+		return path
+	}
+	if _, err := os.Stat(DefaultSocket); errors.Is(err, os.ErrNotExist) {
+		return MetadataAddress
+	}
+	return DefaultSocket
+}
+
+// target returns the network and the address to dial.
+func target(socket string) (network, address string) {
+	host, is := strings.CutPrefix(socket, "http://")
+	if !is {
+		return "unix", socket
+	}
+	host = strings.TrimSuffix(host, "/")
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
+	}
+	return "tcp", host
 }
 
 // Client asks the agent of this host. It may be used by several goroutines.
@@ -35,11 +60,11 @@ const (
 	clientConns = 4
 )
 
-// New returns a client of the agent that listens on this socket; "": that of the environment, or the default.
+// New returns a client of the agent that listens on this socket, or at this address (http://HOST[:PORT]); "": see Socket.
 func New(socket string) *Client {
-	path := Socket(socket)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		network, address := target(Socket(socket))
+		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
 	return &Client{&http.Client{Timeout: answerTime, Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: clientConns, MaxConnsPerHost: clientConns}}}
 }

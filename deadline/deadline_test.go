@@ -25,6 +25,23 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// A socket, or an address with or without a port. Without a socket at the default path it is the metadata address.
+func TestTarget(t *testing.T) {
+	t.Setenv(SocketVariable, "")
+	for socket, want := range map[string]string{
+		"/x/deadline.sock":                "unix /x/deadline.sock",
+		"http://169.254.169.253":          "tcp 169.254.169.253:80",
+		"http://169.254.169.253:8080/":    "tcp 169.254.169.253:8080",
+		"http://[fe80::a9fe:a9fd%eth0]":   "tcp [fe80::a9fe:a9fd%eth0]:80",
+		"http://[fe80::a9fe:a9fd%eth0]:8": "tcp [fe80::a9fe:a9fd%eth0]:8",
+		"":                                "tcp 169.254.169.253:80",
+	} {
+		if network, address := target(Socket(socket)); network+" "+address != want {
+			t.Errorf("%q: %s %s, want %s", socket, network, address, want)
+		}
+	}
+}
+
 func TestDecode_Refuses(t *testing.T) {
 	with := func(old, new string) string { return strings.Replace(good, old, new, 1) }
 	for _, c := range []struct{ text, says string }{

@@ -8,6 +8,7 @@
 //	half.go                 a law's half at the host: rates of VMs from a controller's marks, or those of other hosts
 //	pairs.go                marks that hosts return to one another
 //	deadlines.go, declare.go  what programs of VMs declare: quotas, and their sockets
+//	metadata.go             the same at a link-local address
 //	switchrole.go           role switch: ports
 //	readings.go, progress.go  telemetry every T
 //	laws.go                 laws of a switch in the same process
@@ -126,6 +127,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 		if d := c.Host.Deadlines; d != nil {
 			a.host.deadlines = newDeadlines(d, c.Host.Rate, clock, a.log)
 			a.host.sockets = newSockets(cmp.Or(d.Dir, filepath.Join(deadlinesDir, name)), a.host.deadlines, a.log)
+			a.host.metadata = newMetadataRole(d.Metadata, a.host.deadlines, a.log)
 		}
 	}
 	if c.Switch != nil && c.Switch.ByPolicy {

@@ -52,6 +52,14 @@ func checkHost(c *config.Checker, h *fileHost) {
 	}
 	checkTexts(c, h.Labels, "", "host")
 	if d := h.Deadlines; d != nil {
+		families := newOnce(c, "version of IP")
+		for i, text := range d.Metadata {
+			if wrong := wrongMetadata(text); wrong != "" {
+				c.Fail(at("host", "deadlines", "metadata", i), wrong, "such as 169.254.169.253 or fe80::a9fe:a9fd")
+				continue
+			}
+			families.add(map[bool]string{true: "IPv6", false: "IPv4"}[strings.Contains(text, ":")], "host", "deadlines", "metadata", i)
+		}
 		for key, q := range map[string]fileQuota{"vm": d.VM, "tenant": d.Tenant} {
 			if q.Demand < 0 || q.Demand > weirv1.MaxRate {
 				c.Fail(at("host", "deadlines", key, "demand"), fmt.Sprintf("%v is out of range", q.Demand), "above 0kbit, or leave it out")

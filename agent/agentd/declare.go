@@ -26,7 +26,7 @@ import (
 const (
 	deadlinesDir  = "/run/weir/deadlines"
 	socketFile    = "deadline.sock"
-	declareConns  = 16              // of a VM at a time
+	declareConns  = 16              // of a VM at a time, at its socket and at the metadata address each
 	declareAnswer = 5 * time.Second // that an answer may take
 )
 
@@ -101,12 +101,16 @@ func (s *sockets) listen(vm law.VM) (*socket, error) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	one := &socket{dir, &http.Server{
-		Handler: s.d.handler(vm), ReadHeaderTimeout: declareAnswer, ReadTimeout: declareAnswer, WriteTimeout: declareAnswer,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 4 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}}
+	one := &socket{dir, newDeadlineServer(s.d.handler(vm), s.log)}
 	go func() { _ = one.server.Serve(netutil.LimitListener(l, declareConns)) }() // it ends with close
 	return one, nil
+}
+
+func newDeadlineServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: declareAnswer, ReadTimeout: declareAnswer, WriteTimeout: declareAnswer,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 4 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
 }
 
 // privateDir makes a directory that only this user can enter. It refuses one that others can.

@@ -44,10 +44,11 @@ type fileHost struct {
 }
 
 type fileDeadlines struct {
-	Sockets string    `json:"sockets,omitempty" jsonschema:"pattern=^/" jsonschema_description:"directory of the sockets, VM/deadline.sock for each VM, which only this user can enter (default: /run/weir/deadlines/NAME)"`
-	Quotas  string    `json:"quotas,omitempty" jsonschema:"enum=each,enum=none" jsonschema_description:"each: VMs and tenants have the quotas below; none: any VM can take the share of others (default: each)"`
-	VM      fileQuota `json:"vm,omitzero" jsonschema_description:"quota of a VM"`
-	Tenant  fileQuota `json:"tenant,omitzero" jsonschema_description:"quota of the VMs of this host with the same label tenant, together"`
+	Sockets  string    `json:"sockets,omitempty" jsonschema:"pattern=^/" jsonschema_description:"directory of the sockets, VM/deadline.sock for each VM, which only this user can enter (default: /run/weir/deadlines/NAME)"`
+	Metadata []string  `json:"metadata,omitempty" jsonschema:"minItems=1,maxItems=2" jsonschema_description:"link-local addresses at which VMs declare by HTTP, each by its port: [169.254.169.253], with one of IPv6 such as fe80::a9fe:a9fd in addition (default: at sockets only)"`
+	Quotas   string    `json:"quotas,omitempty" jsonschema:"enum=each,enum=none" jsonschema_description:"each: VMs and tenants have the quotas below; none: any VM can take the share of others (default: each)"`
+	VM       fileQuota `json:"vm,omitzero" jsonschema_description:"quota of a VM"`
+	Tenant   fileQuota `json:"tenant,omitzero" jsonschema_description:"quota of the VMs of this host with the same label tenant, together"`
 }
 
 type fileQuota struct {
@@ -178,7 +179,8 @@ type Peer struct {
 
 // Deadlines is how programs declare deadlines.
 type Deadlines struct {
-	Dir        string // of the sockets; "": one of the agent's name
+	Dir        string       // of the sockets; "": one of the agent's name
+	Metadata   []netip.Addr // at most one of IPv4 and one of IPv6
 	NoQuotas   bool
 	VM, Tenant Quota
 }
@@ -261,7 +263,12 @@ func (f *fileDeadlines) config() *Deadlines {
 	quota := func(q fileQuota, rate float64, live int) Quota {
 		return Quota{Rate: cmp.Or(q.Rate, rate), Live: cmp.Or(q.Live, live), Demand: q.Demand}
 	}
-	return &Deadlines{Dir: f.Sockets, NoQuotas: f.Quotas == noQuotas, VM: quota(f.VM, 500, 256), Tenant: quota(f.Tenant, 2000, 1024)}
+	d := &Deadlines{Dir: f.Sockets, NoQuotas: f.Quotas == noQuotas, VM: quota(f.VM, 500, 256), Tenant: quota(f.Tenant, 2000, 1024)}
+	for _, text := range f.Metadata {
+		a, _ := netip.ParseAddr(text) // checked before
+		d.Metadata = append(d.Metadata, a)
+	}
+	return d
 }
 
 func (s *fileSwitch) config() *Switch {

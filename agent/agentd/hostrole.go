@@ -34,6 +34,7 @@ type hostRole struct {
 
 	deadlines *deadlines // nil: programs cannot declare any
 	sockets   *sockets
+	metadata  *metadataRole   // nil: no address
 	known     *inventory.Host // that half has
 
 	mu     sync.Mutex
@@ -89,8 +90,14 @@ func (r *hostRole) follow(devices map[string]switchd.Device, o *Options) {
 		}
 	}
 	r.wrong.report(r.apply(h, r.cfg.VMs, devices))
-	r.sockets.follow(r.added)
+	r.answer()
 	r.learn()
+}
+
+// answer has the VMs' programs answered.
+func (r *hostRole) answer() {
+	r.sockets.follow(r.added)
+	r.metadata.follow(r.added)
 }
 
 // learn passes the half which VMs there are, if that changed.
@@ -268,7 +275,7 @@ func (r *hostRole) become(next *Host, devices map[string]switchd.Device) ([]stri
 		r.wrong.report(wrong)
 	}
 	r.cfg = next
-	r.sockets.follow(r.added)
+	r.answer()
 	r.learn()
 	r.half.setPeers(next.Peers)
 	changes := differences(was.VMs, next.VMs, func(v *VM) (string, any) { return vmName(v.Number), *v })
@@ -339,6 +346,7 @@ func (r *hostRole) heartbeats(stop <-chan struct{}) {
 // leave closes what this process has open. Programs continue for the process that takes over.
 func (r *hostRole) leave() error {
 	r.sockets.end(false)
+	r.metadata.end()
 	h, _ := r.host()
 	r.set(nil, "ended")
 	if h == nil {
@@ -350,6 +358,7 @@ func (r *hostRole) leave() error {
 // end releases all grants, and then removes everything.
 func (r *hostRole) end() error {
 	r.sockets.end(true)
+	r.metadata.end()
 	h, _ := r.host()
 	if h == nil {
 		return nil

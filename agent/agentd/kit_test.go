@@ -42,8 +42,15 @@ const (
 	buckets       = 4
 )
 
-// TestMain is also the agent that tests start and kill.
+// TestMain is also the agent that tests start and kill, and a program of a VM.
 func TestMain(m *testing.M) {
+	if source := os.Getenv(declareVariable); source != "" {
+		if err := declare(source); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if file := os.Getenv(fileVariable); file != "" {
 		if err := runAgent(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)

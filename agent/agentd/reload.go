@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
@@ -67,6 +68,9 @@ func (c *Config) fixed(next *Config) error {
 	if h, n := c.Host, next.Host; h != nil && n != nil {
 		errs = append(errs, same("host.number", h.Number, n.Number), same("host.uplink.port", h.Uplink, n.Uplink),
 			same("host.uplink.rate", h.Rate, n.Rate), same("host.pause_zero", h.PauseZero, n.PauseZero), same("host.messages", h.Frames, n.Frames))
+		if !reflect.DeepEqual(h.Deadlines, n.Deadlines) {
+			errs = append(errs, errors.New("host.deadlines: a running agent cannot change it: restart it with --take-over"))
+		}
 		if !sameLaws(h.Laws, n.Laws) {
 			errs = append(errs, errors.New("host.laws: a running agent cannot change it: restart it with --take-over"))
 		}

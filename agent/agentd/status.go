@@ -63,6 +63,17 @@ type DeadlinesStatus struct {
 	Live    int               `json:"live"` // deadlines that are ahead
 	Taken   uint64            `json:"taken"`
 	Refused map[string]uint64 `json:"refused"` // by reason
+
+	Metadata *MetadataStatus `json:"metadata,omitempty"` // nil: no address
+}
+
+// MetadataStatus is the state of the link-local address at which VMs declare.
+type MetadataStatus struct {
+	Addresses []string `json:"addresses"`
+	VMs       int      `json:"vms"`           // that are answered there
+	Off       string   `json:"off,omitempty"` // why none is
+	Taken     uint64   `json:"taken"`         // frames
+	Dropped   uint64   `json:"dropped"`       // too many, too long, or neither TCP nor ICMP
 }
 
 // FramesStatus is the state of grants in frames.
@@ -190,6 +201,7 @@ func (r *hostRole) status(grants bool) *HostStatus {
 	}
 	if r.deadlines != nil {
 		s.Deadlines = r.deadlines.status()
+		s.Deadlines.Metadata = r.metadata.status()
 	}
 	counts, live := map[law.VM]host.Stats{}, map[law.VM][]host.Granted{}
 	if h != nil {

@@ -31,12 +31,13 @@ func deadlineCommand() *cobra.Command {
 		Long: `Declare to the agent of this host when a message must have arrived. Laws that ask for deadlines use it.
 
 A VM or container has a socket of its own, which says who asks: DIR/VM/deadline.sock, with DIR from the key
-host.deadlines.sockets of the agent's file. A container mounts the directory DIR/VM.`,
+host.deadlines.sockets of the agent's file. A container mounts the directory DIR/VM. A VM asks at the addresses of
+host.deadlines.metadata, and its port says who asks.`,
 		Example: `  weir deadline declare 10.0.0.1:40000 10.0.0.9:80 --within 300ms --bytes 8MB
   weir deadline list --json
   weir deadline delete 1732650000000001`,
 	}
-	cmd.PersistentFlags().StringVar(&o.socket, "socket", "", "the agent's `SOCKET` (default: "+deadline.SocketVariable+", or "+deadline.DefaultSocket+")")
+	cmd.PersistentFlags().StringVar(&o.socket, "socket", "", "the agent's `SOCKET`, or http://ADDRESS (default: "+deadline.SocketVariable+", or "+deadline.DefaultSocket+", or "+deadline.MetadataAddress+")")
 	cmd.PersistentFlags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	cmd.AddCommand(o.declareCommand(), o.listCommand(), o.deleteCommand())
 	return cmd

@@ -13,6 +13,7 @@ import os
 import socket
 
 DEFAULT_SOCKET = "/run/weir-deadlines/deadline.sock"
+METADATA_ADDRESS = "http://169.254.169.253"
 
 
 class Refused(Exception):
@@ -29,6 +30,10 @@ class _Connection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self):
+        if self._path.startswith("http://"):
+            host = http.client.HTTPConnection(self._path[7:].rstrip("/"))  # parses it
+            self.sock = socket.create_connection((host.host, host.port), self.timeout)
+            return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -42,10 +47,16 @@ def _end(address):
 
 
 class Client:
-    """A client of the agent that listens on the Unix socket path. It is not for several threads at once."""
+    """A client of the agent that listens on the Unix socket path, or at an address http://HOST[:PORT].
+
+    Without a path it takes that of WEIR_DEADLINE_SOCKET, or DEFAULT_SOCKET, or METADATA_ADDRESS if there is no such socket. It is not for
+    several threads at once.
+    """
 
     def __init__(self, path=None, timeout=5.0):
-        self._path = path or os.environ.get("WEIR_DEADLINE_SOCKET") or DEFAULT_SOCKET
+        self._path = path or os.environ.get("WEIR_DEADLINE_SOCKET")
+        if not self._path:
+            self._path = DEFAULT_SOCKET if os.path.exists(DEFAULT_SOCKET) else METADATA_ADDRESS
         self._timeout = timeout
         self._connection = None
 
