@@ -31,7 +31,7 @@ const Port = 80
 // MAC is the address of all frames to a VM.
 var MAC = net.HardwareAddr{0x02, 0, 0xa9, 0xfe, 0xa9, 0xfd}
 
-// Config says what is served.
+// Config configures the service.
 type Config struct {
 	// IPv4 and IPv6 are the addresses, both link-local. Either may be the zero Addr: none.
 	IPv4, IPv6 netip.Addr
