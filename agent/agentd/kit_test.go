@@ -22,6 +22,7 @@ import (
 	"weir/agent/agentd"
 	"weir/agent/switchd"
 	"weir/agent/switchd/fairq"
+	"weir/agent/switchd/lossrepair"
 	"weir/bus"
 	"weir/bus/inband"
 	"weir/bus/pki"
@@ -61,6 +62,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// switchLaws are the laws that a switch's file can name.
+func switchLaws() *switchd.Agent { return switchd.New(fairq.Law{}, lossrepair.Law{}) }
+
 func runAgent(file string) error {
 	c, err := agentd.Load(file)
 	if err != nil {
@@ -75,7 +79,7 @@ func runAgent(file string) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	c.Options = agentd.Options{
 		TakeOver: os.Getenv(overVariable) != "", Version: "test", Hangup: hangups, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Laws: switchd.New(fairq.Law{}), Specs: law.Specs{gcc.Spec(), hygenicc.Spec()},
+		Laws: switchLaws(), Specs: law.Specs{gcc.Spec(), hygenicc.Spec()},
 	}
 	return agentd.Run(ctx, c)
 }
