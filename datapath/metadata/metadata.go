@@ -56,8 +56,10 @@ type Metadata struct {
 
 // Open loads the program. Errors can be *attach.MissingFeature or attach.ErrPermission.
 func Open(c Config) (*Metadata, error) {
-	if c.IPv4.IsValid() && !(c.IPv4.Is4() && c.IPv4.IsLinkLocalUnicast()) || c.IPv6.IsValid() && !(c.IPv6.Is6() && c.IPv6.IsLinkLocalUnicast()) {
-		return nil, fmt.Errorf("metadata: %v, %v: link-local addresses are needed", c.IPv4, c.IPv6)
+	for _, a := range []netip.Addr{c.IPv4, c.IPv6} {
+		if a.IsValid() && (!a.IsLinkLocalUnicast() || a.Is4() != (a == c.IPv4)) {
+			return nil, fmt.Errorf("metadata: %v: a link-local address of its version of IP is needed", a)
+		}
 	}
 	if err := attach.CheckAll(attach.PacketProbes()); err != nil {
 		return nil, fmt.Errorf("metadata: %w", err)
