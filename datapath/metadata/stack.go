@@ -34,12 +34,12 @@ const (
 // tcpStack is the TCP of one port.
 type tcpStack struct {
 	stack *stack.Stack
-	link  *frames
+	link  *wire
 	stop  func() // the listener
 }
 
 func newStack(p *port) (*tcpStack, error) {
-	t := &tcpStack{link: &frames{Endpoint: channel.New(0, mtu, tcpip.LinkAddress(MAC)), to: p}}
+	t := &tcpStack{link: &wire{Endpoint: channel.New(0, mtu, tcpip.LinkAddress(MAC)), to: p}}
 	// Frames pass no wire, and the guest may leave their checksums to its device.
 	t.link.LinkEPCapabilities = stack.CapabilityRXChecksumOffload
 	t.stack = stack.New(stack.Options{
@@ -113,17 +113,17 @@ func (t *tcpStack) end() {
 	t.stack.Wait()
 }
 
-// frames is the link of a stack: frames to the VM.
-type frames struct {
+// wire is the link of a stack: frames to the VM.
+type wire struct {
 	*channel.Endpoint // the methods of a link without frames
 	to                *port
 }
 
-func (f *frames) MaxHeaderLength() uint16                 { return header.EthernetMinimumSize }
-func (f *frames) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
+func (f *wire) MaxHeaderLength() uint16                 { return header.EthernetMinimumSize }
+func (f *wire) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
 
 // AddHeader writes the Ethernet header. All frames are for the one VM.
-func (f *frames) AddHeader(pkt *stack.PacketBuffer) {
+func (f *wire) AddHeader(pkt *stack.PacketBuffer) {
 	h := pkt.LinkHeader().Push(header.EthernetMinimumSize)
 	copy(h, f.to.mac)
 	copy(h[header.EthernetAddressSize:], MAC)
@@ -131,7 +131,7 @@ func (f *frames) AddHeader(pkt *stack.PacketBuffer) {
 }
 
 // WritePackets sends frames to the VM.
-func (f *frames) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
+func (f *wire) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for _, pkt := range list.AsSlice() {
 		f.to.send(pkt.AsSlices())
 	}
