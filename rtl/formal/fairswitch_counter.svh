@@ -2,19 +2,34 @@
 	reg f_past = 0;
 	always @(posedge clk)
 		f_past <= 1;
-	wire signed [14:0] f_base = (sampled && !active && idle_samples != 0 && {1'b0, idle} + 17'd1 >= {1'b0, idle_samples}) ? 15'sd0 : $signed({3'b0, flows});
+	reg [15:0] f_passed = 0; // samples without data
+	reg f_recent = 0;
+	reg [15:0] f_limit = 0;  // idle_samples, a cycle ago: a parameter acts from the next cycle on
+	wire f_expires = sampled && !active && f_limit != 0 && {1'b0, f_passed} + 17'd1 >= {1'b0, f_limit};
+	always @(posedge clk) begin
+		f_limit <= idle_samples;
+		f_recent <= sampled || rst;
+		if (rst)
+			f_passed <= 0;
+		else if (sampled)
+			f_passed <= active || f_limit == 0 || f_expires ? 16'd0 : f_passed + 16'd1;
+	end
+	wire signed [14:0] f_base = f_expires ? 15'sd0 : $signed({3'b0, flows});
 	wire signed [14:0] f_exact = f_base + $signed({13'b0, opens}) - $signed({13'b0, aborts}) - $signed({14'b0, closes});
 	wire [11:0] f_want = f_exact < 0 ? 12'd0 : f_exact > 4095 ? 12'd4095 : f_exact[11:0];
 	always @(*) begin
 		if (!f_past)
 			assume(rst);
+		if (f_recent)
+			assume(!sampled); // avg_32 takes 3 cycles for a queue
 		// at most one kind, as the block gives them
 		assume(opens < 3 && aborts < 3);
 		assume(3'(opens != 0) + 3'(closes) + 3'(aborts != 0) <= 1);
 	end
 	always @(posedge clk)
 		if (f_past && !$past(rst) && !rst) begin
-			assert(idle != 16'hffff); // the idle time does not wrap either
+			assert(f_passed != 16'hffff && idle == f_passed + 16'd1); // the idle time does not wrap either
+			assert(f_recent || (late == (f_limit != 0 && idle >= f_limit) && never == (f_limit == 0)));
 			assert(flows == $past(f_want));
 			assert(syns >= $past(syns) || $past(sampled));
 			assert(fins >= $past(fins) || $past(sampled));

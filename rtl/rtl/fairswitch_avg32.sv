@@ -15,6 +15,7 @@ module fairswitch_avg32 #(
 	input  wire [QW-1:0]         read_q,
 	output wire [22:0]           read_sum, // of read_q
 	output reg                   sampled,  // sample_q has a new sum at the next edge
+	output reg  [QUEUES-1:0]     sampled_of, // the same, one bit for each queue
 	output reg                   update,   // with sampled: M samples have passed
 	output reg  [QW-1:0]         sample_q,
 	output reg  [17:0]           sample
@@ -28,18 +29,22 @@ module fairswitch_avg32 #(
 	reg [QW-1:0] q;
 	reg full;       // 32 samples were taken: before, the oldest is 0
 	reg [17:0] oldest, next;
+	reg [18:0] grown;  // by how much the sum grows: signed
+	reg [22:0] sum;    // before
+	reg wraps;
 	wire [5:0] most = updates == 0 ? 6'd1 : updates;
-	wire wraps = ticks + 6'd1 >= most;
 	wire last_q = q == QW'(QUEUES - 1);
 
 	assign read_sum = sums[read_q];
-	wire [22:0] sum = full || slot != 0 ? sums[sample_q] : '0; // the first sample of all clears
 
 	always_ff @(posedge clk) begin
 		time_left <= time_left - 1'b1;
 		if (time_left == 0)
 			time_left <= period - 1'b1;
 		sampled <= step == 2;
+		for (int i = 0; i < QUEUES; i++)
+			sampled_of[i] <= step == 2 && q == QW'(i);
+		wraps <= ticks + 6'd1 >= most;
 		update <= wraps;
 		sample_q <= q;
 		sample <= next;
@@ -56,6 +61,8 @@ module fairswitch_avg32 #(
 		end
 		2'd2: begin
 			samples[{q, slot}] <= next;
+			grown <= {1'b0, next} - (full ? {1'b0, oldest} : 19'd0);
+			sum <= full || slot != 0 ? sums[q] : '0; // the first sample of all clears
 			step <= 2'd3;
 		end
 		default: begin
@@ -70,7 +77,7 @@ module fairswitch_avg32 #(
 		end
 		endcase
 		if (sampled)
-			sums[sample_q] <= sum + {5'b0, sample} - (full ? {5'b0, oldest} : 23'd0);
+			sums[sample_q] <= sum + {{4{grown[18]}}, grown};
 		if (rst) begin
 			time_left <= period - 1'b1;
 			step <= '0;
@@ -78,6 +85,7 @@ module fairswitch_avg32 #(
 			ticks <= '0;
 			full <= 1'b0;
 			sampled <= 1'b0;
+			sampled_of <= '0;
 		end
 	end
 endmodule

@@ -52,14 +52,18 @@ module fairswitch_regs #(
 );
 	reg [31:0] frames, segments, marks, rewrites;
 	wire write = awvalid && wvalid && !bvalid;
-	reg reads;
+	reg reads, shown; // shown: the values of the queue that is read are here
+	reg [11:0] flows;
+	reg [15:0] syns, fins, rsts;
+	reg [13:0] mss;
+	reg [29:0] window;
 	reg [5:0] field;
 
 	assign awready = write;
 	assign wready = write;
 	assign bresp = 2'b00;
 	assign rresp = 2'b00;
-	assign arready = !rvalid && !reads;
+	assign arready = !rvalid && !reads && !shown;
 
 	always_ff @(posedge clk) begin
 		if (bready)
@@ -84,12 +88,13 @@ module fairswitch_regs #(
 		if (arvalid && arready) begin
 			show_q <= QW'(araddr >> 5);
 			field <= {araddr[11:10] == 2'b01, araddr[11:6] == 0, araddr[5:2]};
-			reads <= 1'b1;
 		end
 		if (rready)
 			rvalid <= 1'b0;
-		if (reads) begin
-			reads <= 1'b0;
+		reads <= arvalid && arready;
+		shown <= reads;
+		{flows, syns, fins, rsts, mss, window} <= {show_flows, show_syns, show_fins, show_rsts, show_mss, show_window};
+		if (shown) begin
 			rvalid <= 1'b1;
 			rdata <= '0;
 			if (field[4])
@@ -112,12 +117,12 @@ module fairswitch_regs #(
 				endcase
 			else if (field[5])
 				case (field[2:0])
-				3'd0: rdata <= {20'b0, show_flows};
-				3'd1: rdata <= {2'b0, show_window};
-				3'd2: rdata <= {16'b0, show_syns};
-				3'd3: rdata <= {16'b0, show_fins};
-				3'd4: rdata <= {16'b0, show_rsts};
-				3'd5: rdata <= {18'b0, show_mss};
+				3'd0: rdata <= {20'b0, flows};
+				3'd1: rdata <= {2'b0, window};
+				3'd2: rdata <= {16'b0, syns};
+				3'd3: rdata <= {16'b0, fins};
+				3'd4: rdata <= {16'b0, rsts};
+				3'd5: rdata <= {18'b0, mss};
 				default: ;
 				endcase
 		end
@@ -130,6 +135,7 @@ module fairswitch_regs #(
 			bvalid <= 1'b0;
 			rvalid <= 1'b0;
 			reads <= 1'b0;
+			shown <= 1'b0;
 			{ecn, enable, clear} <= 4'b0100;
 			avg_queue_time <= 16'd6000; // 48 us at 125 MHz
 			updates <= 6'd10;
