@@ -3,16 +3,18 @@
 	always @(posedge clk)
 		f_past <= 1;
 	reg [15:0] f_passed = 0; // samples without data
-	reg f_recent = 0;
-	reg [15:0] f_limit = 0;  // idle_samples, a cycle ago: a parameter acts from the next cycle on
-	wire f_expires = sampled && !active && f_limit != 0 && {1'b0, f_passed} + 17'd1 >= {1'b0, f_limit};
+	reg f_recent = 0, f_recent2 = 0;
+	reg [15:0] f_limit = 0, f_limit2 = 0; // idle_samples, one and two cycles ago
+	wire f_expires = sampled && !active && f_limit2 != 0 && {1'b0, f_passed} + 17'd1 >= {1'b0, f_limit2};
 	always @(posedge clk) begin
 		f_limit <= idle_samples;
-		f_recent <= sampled || rst;
+		f_limit2 <= f_limit;
+		f_recent <= sampling || rst;
+		f_recent2 <= f_recent;
 		if (rst)
 			f_passed <= 0;
 		else if (sampled)
-			f_passed <= active || f_limit == 0 || f_expires ? 16'd0 : f_passed + 16'd1;
+			f_passed <= active || never || late ? 16'd0 : f_passed + 16'd1;
 	end
 	wire signed [14:0] f_base = f_expires ? 15'sd0 : $signed({3'b0, flows});
 	wire signed [14:0] f_exact = f_base + $signed({13'b0, opens}) - $signed({13'b0, aborts}) - $signed({14'b0, closes});
@@ -20,8 +22,8 @@
 	always @(*) begin
 		if (!f_past)
 			assume(rst);
-		if (f_recent)
-			assume(!sampled); // avg_32 takes 3 cycles for a queue
+		if (f_recent || f_recent2)
+			assume(!sampling); // avg_32 takes 4 cycles for a queue
 		// at most one kind, as the block gives them
 		assume(opens < 3 && aborts < 3);
 		assume(3'(opens != 0) + 3'(closes) + 3'(aborts != 0) <= 1);
@@ -29,7 +31,9 @@
 	always @(posedge clk)
 		if (f_past && !$past(rst) && !rst) begin
 			assert(f_passed != 16'hffff && idle == f_passed + 16'd1); // the idle time does not wrap either
-			assert(f_recent || (late == (f_limit != 0 && idle >= f_limit) && never == (f_limit == 0)));
+			assert(f_recent || f_recent2 || late == (f_limit != 0 && idle >= f_limit));
+			assert(never == (f_limit == 0));
+			assert(expires == f_expires);
 			assert(flows == $past(f_want));
 			assert(syns >= $past(syns) || $past(sampled));
 			assert(fins >= $past(fins) || $past(sampled));

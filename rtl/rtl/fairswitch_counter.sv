@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The registers of one queue: cur_flows, and its SYN-ACKs, FINs and RSTs. They stop at both ends: none wraps. In one cycle
-// a sample comes before data, and data before a change of the count. A sample is at least two cycles
+// a sample comes before data, and data before a change of the count. A sample is at least 3 cycles
 // behind the one before, and behind a reset.
 `default_nettype none
 module fairswitch_counter (
 	input  wire        clk,
 	input  wire        rst,
 	input  wire [15:0] idle_samples,
-	input  wire        sampled,
+	input  wire        sampling, // a sample comes in the next cycle
 	input  wire [1:0]  opens,    // 0 .. 2 flows begin
 	input  wire        closes,   // a flow ends by FIN
 	input  wire [1:0]  aborts,   // 0 .. 2 flows end by RST; only one of the three is not 0
@@ -23,11 +23,12 @@ module fairswitch_counter (
 );
 	reg [15:0] idle; // samples without data, with the next one
 	reg active;      // data since the last sample
-	reg never, late; // compared a cycle before the sample: no idle time is set, or the next sample reaches it
+	reg never, late; // compared before the sample: no idle time is set, or the next sample reaches it
+	reg sampled, expires;
 
-	wire expires = sampled && !active && late;
 	wire [11:0] base_flows = expires ? '0 : flows;
-	wire [12:0] change = opens != 0 ? {11'b0, opens} : -{11'b0, aborts | {1'b0, closes}};
+	wire down = closes || aborts != 0;
+	wire [12:0] change = {{11{down}}, down || opens[1], closes || opens[0] || aborts[0]};
 	wire [12:0] moved = {1'b0, base_flows} + change;
 
 	assign changes = (expires && flows != 0) || (opens != 0 && base_flows != 12'hfff) ||
@@ -43,13 +44,15 @@ module fairswitch_counter (
 	always_ff @(posedge clk) begin
 		never <= idle_samples == 0;
 		late <= idle_samples != 0 && idle >= idle_samples;
+		sampled <= sampling;
+		expires <= sampling && !active && !data && late;
 		if (sampled) begin
 			active <= 1'b0;
 			idle <= active || never || late ? 16'd1 : idle + 16'd1;
 		end
 		if (data) begin
 			active <= 1'b1;
-			if (length > mss)
+			if (mss < length) // not ">": yosys builds that with one more comparison
 				mss <= length;
 		end
 		flows <= moved[12] ? {12{opens != 0}} : moved[11:0];
@@ -64,6 +67,8 @@ module fairswitch_counter (
 			mss <= '0;
 			idle <= 16'd1;
 			active <= 1'b0;
+			sampled <= 1'b0;
+			expires <= 1'b0;
 		end
 	end
 `ifdef FORMAL

@@ -50,26 +50,25 @@ module fairswitch_law #(
 	wire [QUEUES*12-1:0] flows;
 	wire [QUEUES*14-1:0] mss;
 	wire [QUEUES*16-1:0] syns, fins, rsts;
-	wire [QUEUES-1:0] changes, sampled_of;
+	wire [QUEUES-1:0] changes, sampled_of, sampling;
 	wire update;
 
 	// An event reaches the registers of its queues a cycle later. Parameters that need a comparison are registers too.
-	reg [QUEUES-1:0] opens_in, opens_out, closes_out, aborts_in, aborts_out, data_out;
+	reg [1:0] opens_of [0:QUEUES-1], aborts_of [0:QUEUES-1];
+	reg [QUEUES-1:0] closes_of, data_of;
 	reg [13:0] mss_most, length;
 	reg [15:0] floor1;
 	reg [29:0] most;
 
 	always_ff @(posedge clk) begin
 		for (int q = 0; q < QUEUES; q++) begin
-			opens_in[q] <= opens && queue_in == QW'(q) && !rst;
-			opens_out[q] <= opens && queue_out == QW'(q) && !rst;
-			closes_out[q] <= closes && queue_out == QW'(q) && !rst;
-			aborts_in[q] <= aborts && queue_in == QW'(q) && !rst;
-			aborts_out[q] <= aborts && queue_out == QW'(q) && !rst;
-			data_out[q] <= payload != 0 && queue_out == QW'(q) && !rst;
+			opens_of[q] <= opens && !rst ? {1'b0, queue_in == QW'(q)} + {1'b0, queue_out == QW'(q)} : 2'd0;
+			closes_of[q] <= closes && queue_out == QW'(q) && !rst;
+			aborts_of[q] <= aborts && !rst ? {1'b0, queue_in == QW'(q)} + {1'b0, queue_out == QW'(q)} : 2'd0;
+			data_of[q] <= payload != 0 && queue_out == QW'(q) && !rst;
 		end
 		mss_most <= mss_max == 0 ? 14'h3fff : mss_max;
-		length <= payload > {2'b0, mss_most} ? mss_most : payload[13:0];
+		length <= {2'b0, mss_most} < payload ? mss_most : payload[13:0];
 		floor1 <= floor_bytes == 0 ? 16'd1 : floor_bytes;
 		most <= aggregate_max == 0 ? 30'h3fffffff : aggregate_max;
 	end
@@ -77,11 +76,11 @@ module fairswitch_law #(
 	for (genvar q = 0; q < QUEUES; q++) begin : queue
 		fairswitch_counter counter (
 			.clk, .rst, .idle_samples,
-			.sampled(sampled_of[q]),
-			.opens({opens_in[q] && opens_out[q], opens_in[q] ^ opens_out[q]}),
-			.closes(closes_out[q]),
-			.aborts({aborts_in[q] && aborts_out[q], aborts_in[q] ^ aborts_out[q]}),
-			.data(data_out[q]),
+			.sampling(sampling[q]),
+			.opens(opens_of[q]),
+			.closes(closes_of[q]),
+			.aborts(aborts_of[q]),
+			.data(data_of[q]),
 			.length,
 			.flows(flows[q*12 +: 12]), .mss(mss[q*14 +: 14]),
 			.syns(syns[q*16 +: 16]), .fins(fins[q*16 +: 16]), .rsts(rsts[q*16 +: 16]),
@@ -100,12 +99,12 @@ module fairswitch_law #(
 
 	fairswitch_avg32 #(.QUEUES(QUEUES), .QW(QW)) avg32 (
 		.clk, .rst, .period(avg_queue_time), .updates, .q_words,
-		.read_q(job_q), .read_sum(sum), .sampled, .sampled_of, .update, .sample_q, .sample
+		.read_q(job_q), .read_sum(sum), .sampled, .sampled_of, .sampling, .update, .sample_q, .sample
 	);
 
 	// ------------------------------------------------------------------ jobs
 	localparam [3:0] SCAN = 0, TAKE = 1, DRIFT = 2, STEP = 3, RATIO = 4, MOVE = 5, CAP = 6, LEAST = 7, FLOOR = 8,
-	                 SHARE = 9, WRITE = 10, SHIFT = 11, AIM = 12;
+	                 SHARE = 9, WRITE = 10, SHIFT = 11, AIM = 12, LOOK = 13;
 
 	reg [3:0] state;
 	reg [QUEUES-1:0] stale, due, granted;
@@ -115,7 +114,7 @@ module fairswitch_law #(
 	reg [11:0] job_flows;
 	reg [13:0] job_mss;
 	reg [17:0] average, target, drift; // target: q_maxwords until SHIFT
-	reg up, updating, no_flows;
+	reg up, updating, no_flows, waits;
 	reg [29:0] aggregate, least;
 	reg [30:0] moved;
 	reg begin_mul, begin_div;
@@ -132,7 +131,7 @@ module fairswitch_law #(
 	wire [QW-1:0] next_q = job_q == QW'(QUEUES - 1) ? '0 : job_q + 1'b1;
 
 	assign job = state == TAKE;
-	assign busy = state != SCAN || stale != 0 || due != 0;
+	assign busy = (state != SCAN && state != LOOK) || stale != 0 || due != 0;
 	assign lookup_window = granted[lookup_q] ? windows[lookup_q] : '0;
 	assign show_window = granted[show_q] ? windows[show_q] : '0;
 
@@ -156,11 +155,15 @@ module fairswitch_law #(
 			end
 		end
 		case (state)
-		SCAN:
-			if (stale[job_q] || due[job_q])
-				state <= TAKE;
-			else
+		SCAN: begin
+			waits <= stale[job_q] || due[job_q]; // only a job ends it
+			state <= LOOK;
+		end
+		LOOK: begin
+			state <= waits ? TAKE : SCAN;
+			if (!waits)
 				job_q <= next_q;
+		end
 		TAKE: begin
 			job_flows <= flows[job_q*12 +: 12];
 			job_mss <= mss[job_q*14 +: 14];
@@ -212,7 +215,7 @@ module fairswitch_law #(
 				state <= CAP;
 		end
 		CAP: begin
-			aggregate <= moved > {1'b0, most} ? most : moved[29:0];
+			aggregate <= {1'b0, most} < moved ? most : moved[29:0];
 			mul_a <= floor1;
 			mul_b <= {6'b0, job_flows};
 			begin_mul <= 1'b1;

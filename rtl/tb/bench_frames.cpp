@@ -75,7 +75,7 @@ static void decide()
 		fail("the window is " + std::to_string(window) + ", the model has " + std::to_string(state[1]) + ", and had " +
 		     std::to_string(window_before[f.in]));
 	unsigned over = INNER(over) >> f.out & 1;
-	if (cycles - moved[f.out] > QUEUES + 2 && over != (ecn && words[f.out] > maxwords >> 2))
+	if (cycles - moved[f.out] > QUEUES + 3 && over != (ecn && words[f.out] > maxwords >> 2))
 		fail("over is " + std::to_string(over));
 	bytes original = f.made.data;
 	unsigned r = model_frame(f.made.data.data(), (unsigned)f.made.data.size(), window, over, clear);

@@ -190,9 +190,10 @@ async def delays(dut):
 @only("counter")
 async def counts(dut):
     r = rng()
-    await start(dut, idle_samples=5, sampled=0, opens=0, closes=0, aborts=0, data=0, length=0)
+    await start(dut, idle_samples=5, sampling=0, opens=0, closes=0, aborts=0, data=0, length=0)
     flows = syns = fins = rsts = mss = idle = 0
-    active = sampled = False
+    active = sampling = False
+    since = 0  # cycles since a sample
     for i in range(30000):
         kind = r.randrange(4) if i < 20000 else r.randrange(3) - 1
         n = r.choice([1, 2, 2])
@@ -200,10 +201,11 @@ async def counts(dut):
         closes, aborts = int(kind == 2 and i < 20000 and r.random() < 0.3), 0
         if kind == 0 and i >= 20000:
             opens, closes, aborts = 0, 0, n
-        sampled = not sampled and r.random() < 0.05  # never in two cycles that follow each other
+        sampled, sampling, since = sampling, since > 2 and r.random() < 0.05, since + 1
+        since = 0 if sampling else since
         data, length = r.random() < 0.05 and i < 20000 or r.random() < 0.002, r.randrange(1 << 14)
         dut.opens.value, dut.closes.value, dut.aborts.value = opens, closes, aborts
-        dut.sampled.value, dut.data.value, dut.length.value = sampled, data, length
+        dut.sampling.value, dut.data.value, dut.length.value = sampled, data, length
         before = flows
         if sampled:
             if active:
