@@ -19,6 +19,12 @@
 	wire signed [14:0] f_base = f_expires ? 15'sd0 : $signed({3'b0, flows});
 	wire signed [14:0] f_exact = f_base + $signed({13'b0, opens}) - $signed({13'b0, aborts}) - $signed({14'b0, closes});
 	wire [11:0] f_want = f_exact < 0 ? 12'd0 : f_exact > 4095 ? 12'd4095 : f_exact[11:0];
+	wire f_changes = (f_expires && flows != 0) || f_want != f_base[11:0];
+	function automatic [15:0] f_added(input [15:0] f_value, input [1:0] f_by);
+		f_added = {1'b0, f_value} + {15'b0, f_by} > 17'd65535 ? 16'd65535 : f_value + {14'b0, f_by};
+	endfunction
+	wire [15:0] f_syns = f_added(f_expires ? 16'd0 : syns, opens), f_fins = f_added(f_expires ? 16'd0 : fins, {1'b0, closes});
+	wire [15:0] f_rsts = f_added(f_expires ? 16'd0 : rsts, aborts);
 	always @(*) begin
 		if (!f_past)
 			assume(rst);
@@ -35,10 +41,9 @@
 			assert(never == (f_limit == 0));
 			assert(expires == f_expires);
 			assert(flows == $past(f_want));
-			assert(syns >= $past(syns) || $past(sampled));
-			assert(fins >= $past(fins) || $past(sampled));
-			assert(rsts >= $past(rsts) || $past(sampled));
-			assert($past(sampled) || syns - $past(syns) <= 2);
-			assert(mss >= $past(mss));
-			assert($past(changes) || flows == $past(flows)); // each change is seen by the law
+			assert(syns == $past(f_syns));
+			assert(fins == $past(f_fins));
+			assert(rsts == $past(f_rsts));
+			assert(mss == $past(data && length > mss ? length : mss));
+			assert($past(changes) == $past(f_changes)); // the law sees each change, and no other
 		end

@@ -205,7 +205,7 @@ async def counts(dut):
         since = 0 if sampling else since
         data, length = r.random() < 0.05 and i < 20000 or r.random() < 0.002, r.randrange(1 << 14)
         dut.opens.value, dut.closes.value, dut.aborts.value = opens, closes, aborts
-        dut.sampling.value, dut.data.value, dut.length.value = sampled, data, length
+        dut.sampling.value, dut.data.value, dut.length.value = sampling, data, length
         before = flows
         if sampled:
             if active:
