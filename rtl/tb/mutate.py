@@ -4,6 +4,7 @@
 yosys makes the changes in the module's netlist: a bit of a cell's port is inverted, constant, or mixed with another bit. All
 mutants of a module are in one Verilated build, and the input `mutsel` selects one. A mutant that the tests do not find is given to the
 module's proof. A run that takes 10 times the processor time of the right module counts as found. WEIR_SEED: other mutants."""
+import json
 import os
 import pathlib
 import resource
@@ -36,6 +37,13 @@ def yosys(commands, log):
         sys.exit(f"yosys: {done.stderr.strip().splitlines()[-1:]}; see out/rtl/mutate/{log}.log")
 
 
+def changes(cells, mutant):
+    """Whether the mutant can differ: a constant bit that is made the same constant does not."""
+    words = mutant.split()
+    mode, cell, port, bit = (words[words.index(f"-{name}") + 1] for name in ("mode", "cell", "port", "portbit"))
+    return cells[cell]["connections"][port][int(bit)] != mode.removeprefix("const")
+
+
 def make(module):
     """Writes the module with all its mutants, and returns them, each as the options of yosys' mutate."""
     top, proved = top_of(module), module in PROOFS
@@ -46,10 +54,12 @@ def make(module):
         if source.stem != top:  # the properties of other modules are not read
             source.write_text(source.read_text().replace("`ifdef FORMAL", "`ifdef FORMAL_OF_THIS"))
     yosys([f"read_verilog -sv {'-formal -DFORMAL' if proved else ''} rtl/fairswitch*.sv",
-           f"chparam -set {parameters} {top}" if parameters else "", f"prep -top {top}", f"write_rtlil {module}.il",
+           f"chparam -set {parameters} {top}" if parameters else "", f"prep -top {top}", f"write_rtlil {module}.il", f"write_json {module}.json",
            f"select -set own {top}/a:src=*rtl/{top}.sv:*",
-           f"mutate -list {MUTANTS} -seed {SEED} -o {module}.mutants @own"], module)
-    mutants = [line.removeprefix("mutate ") for line in (OUT / f"{module}.mutants").read_text().splitlines() if line]
+           f"mutate -list {2 * MUTANTS} -seed {SEED} -o {module}.mutants @own"], module)
+    cells = json.loads((OUT / f"{module}.json").read_text())["modules"][top]["cells"]
+    lines = [line.removeprefix("mutate ") for line in (OUT / f"{module}.mutants").read_text().splitlines() if line]
+    mutants = [line for line in lines if changes(cells, line)][:MUTANTS]
     yosys([f"read_rtlil {module}.il", *(f"mutate -ctrl mutsel 16 {i} {m}" for i, m in enumerate(mutants, 1)),
            "chformal -remove", "opt_clean", f"write_verilog -noattr {module}.v"], module + "_all")
     return mutants
