@@ -74,7 +74,7 @@ def build(module):
         bench = subprocess.run([ROOT / "tb" / "build", "bench_law", top], env={**os.environ, "RTL_SOURCES": str(OUT / "bench"),
                                "BENCH_FLAGS": "-Wno-lint -CFLAGS -DMUTANTS"}, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         vectors = ROOT.parent / "datapath" / "core" / "testdata" / "fairswitch.txt"
-        return lambda i: subprocess.run([bench, vectors, os.environ.get("EVENTS", "20000"), SEED], env={**os.environ, "MUTANT": str(i)},
+        return lambda i: subprocess.run([bench, vectors, os.environ.get("EVENTS", "100000"), SEED], env={**os.environ, "MUTANT": str(i)},
                                         capture_output=True).returncode == 0
     runner = run.get_runner("verilator")
     directory = OUT / f"{module}_build"
