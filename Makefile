@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -188,6 +188,9 @@ rtl-switch: ## FairSwitch's hardware as a switch of the lab (topology.switch: rt
 
 rtl-prove: ## FairSwitch's hardware: its properties, with SymbiYosys and yices; PROVE='skid window' proves those
 	@rtl/formal/prove $(PROVE)
+
+rtl-mutate: ## FairSwitch's hardware: the share of MUTANTS=20 changes in each module that its tests and proofs find; MUTATE='counter fifo'
+	@"$$(scripts/rtl-tools)/bin/python" rtl/tb/mutate.py $(MUTATE)
 
 rtl-synth: ## FairSwitch's hardware: cells for the paper's FPGA family, and ECP5 placed and routed; SYNTH='area 64' does that
 	@rtl/syn/synth $(SYNTH)

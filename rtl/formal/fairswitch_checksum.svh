@@ -4,8 +4,7 @@
 		f_s = {1'b0, a} + {1'b0, b};
 		f_add = f_s[15:0] + {15'b0, f_s[16]};
 	endfunction
-	reg [15:0] f_hc1 = 0, f_hc2 = 0, f_hc3 = 0, f_o1 = 0, f_n1 = 0, f_m1 = 0, f_m2 = 0, f_c2 = 0;
-	reg f_cl1 = 0;
+	reg [15:0] f_hc1 = 0, f_hc2 = 0, f_hc3 = 0, f_hc4 = 0, f_o1 = 0, f_n1 = 0;
 	reg [2:0] f_age = 0;
 	(* anyseq *) wire [15:0] f_word; // the first word, with these reserved bits
 	wire [15:0] f_old = {f_word[15:12], reserved, f_word[7:0]}, f_new = {f_word[15:12], 4'b0, f_word[7:0]};
@@ -17,7 +16,8 @@
 		{f_o1, f_n1} <= {old_word, new_word};
 		f_hc2 <= f_second;
 		f_hc3 <= f_hc2;
+		f_hc4 <= f_hc3;
 	end
 	always @(*)
-		if (f_age >= 3)
-			assert(sum == f_hc3);
+		if (f_age >= 4)
+			assert(sum == f_hc4);

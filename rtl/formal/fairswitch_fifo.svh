@@ -19,9 +19,10 @@
 			assert(used == f_in - f_out);
 			assert(used <= DEPTH);
 			assert(valid == (f_in != f_out));
+			assert(more == (used > 1));
 			assert(full == (used == DEPTH));
 			assert(tail == f_in[ADDR-1:0]);
-			assert(head == f_out[ADDR-1:0]);
+			assert(head == f_out[ADDR-1:0] + ADDR'(valid));
 			if (f_n - f_out < {2'b0, used})
 				assert(store[f_n[ADDR-1:0]] == f_data);
 			if (valid && f_out == f_n)

@@ -71,16 +71,19 @@ module fairswitch #(
 	wire [QW-1:0] law_job_q /*verilator public_flat_rd*/, law_sample_q /*verilator public_flat_rd*/;
 	wire [17:0] law_sample /*verilator public_flat_rd*/;
 
-	// A queue in each cycle: `over` is at most QUEUES + 1 cycles old.
-	reg [QW-1:0] compared, looked;
-	reg [17:0] look_words, look_most;
+	// A queue in each cycle: `over` is at most QUEUES + 2 cycles old.
+	reg [QW-1:0] compared, shifted, looked;
+	reg [17:0] look_words, compare_words, look_most, compare_most;
 
 	always_ff @(posedge clk) begin
 		looked <= looked == QW'(QUEUES - 1) ? '0 : looked + 1'b1;
-		compared <= looked;
 		look_words <= q_words[looked*18 +: 18];
-		look_most <= q_maxwords[looked*18 +: 18] >> ecn_threshold;
-		over[compared] <= ecn && look_words > look_most;
+		look_most <= q_maxwords[looked*18 +: 18];
+		shifted <= looked;
+		compare_words <= look_words;
+		compare_most <= look_most >> ecn_threshold;
+		compared <= shifted;
+		over[compared] <= ecn && compare_most < compare_words;
 		if (rst)
 			looked <= '0;
 	end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), for up to two words that change. A word that does not change adds nothing:
-// ~m + m is not the 0 of one's complement that leaves a checksum of ffff as it is. The result comes 3 cycles later.
+// ~m + m is not the 0 of one's complement that leaves a checksum of ffff as it is. The result comes 4 cycles later.
 `default_nettype none
 module fairswitch_checksum (
 	input  wire        clk,
@@ -17,7 +17,7 @@ module fairswitch_checksum (
 	reg [17:0] total;
 
 	// The sum with its carries added again: at most 4 * ffff, so twice is enough.
-	wire [16:0] once = {1'b0, total[15:0]} + {15'b0, total[17:16]};
+	reg [16:0] once;
 	wire [15:0] twice = once[15:0] + {15'b0, once[16]};
 
 	always_ff @(posedge clk) begin
@@ -26,6 +26,8 @@ module fairswitch_checksum (
 		second <= {1'b0, ~old_word} + {1'b0, new_word};
 
 		total <= {1'b0, first} + (changed ? {1'b0, second} : 18'd0);
+
+		once <= {1'b0, total[15:0]} + {15'b0, total[17:16]};
 
 		sum <= ~twice;
 	end

@@ -16,7 +16,7 @@ module fairswitch_div32 (
 	reg [18:0] two;           // 2 * one
 	reg [19:0] three;         // 3 * one
 	reg [4:0] steps;
-	reg tripled;
+	reg tripled, busy;
 
 	wire [19:0] more = {rest, quotient[31:30]};
 	wire [20:0] less1 = {1'b0, more} - {3'b0, one};
@@ -25,8 +25,9 @@ module fairswitch_div32 (
 
 	always_ff @(posedge clk) begin
 		done <= 1'b0;
-		if (steps == 0) begin
+		if (!busy) begin
 			if (start) begin
+				busy <= 1'b1;
 				quotient <= dividend;
 				one <= divisor;
 				two <= {divisor, 1'b0};
@@ -37,6 +38,7 @@ module fairswitch_div32 (
 		end else begin
 			steps <= steps - 1'b1;
 			done <= steps == 1;
+			busy <= steps != 1;
 			tripled <= 1'b1;
 			if (!tripled)
 				three <= {2'b0, one} + {1'b0, two};
@@ -46,7 +48,7 @@ module fairswitch_div32 (
 			end
 		end
 		if (rst) begin
-			steps <= '0;
+			busy <= 1'b0;
 			done <= 1'b0;
 		end
 	end

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// ECN_mark: ECT becomes CE in a packet that finds a queue over its threshold, and the IPv4 checksum follows. One cycle.
+// ECN_mark: ECT becomes CE in a packet that finds a queue over its threshold, and the IPv4 checksum follows. Two cycles.
 `default_nettype none
 module fairswitch_ecn_mark (
 	input  wire        clk,
@@ -16,13 +16,20 @@ module fairswitch_ecn_mark (
 );
 	wire [1:0] ecn = ip6 ? word[5:4] : word[1:0];
 	wire ect = ecn == 2'b01 || ecn == 2'b10;
-	wire [16:0] sum = {1'b0, ~check} + (ecn == 2'b01 ? 17'd2 : 17'd1); // ~m + m' is ffff + CE - ECT: CE - ECT with its carry
+	reg mark1, mark4_1;
+	reg [15:0] word1;
+	reg [16:0] sum;
 	wire [15:0] folded = sum[15:0] + {15'b0, sum[16]};
 
 	always_ff @(posedge clk) begin
-		mark <= over && ect && (ip4 || ip6);
-		mark4 <= over && ect && ip4;
-		new_word <= ip6 ? word | 16'h0030 : word | 16'h0003;
+		mark1 <= over && ect && (ip4 || ip6);
+		mark4_1 <= over && ect && ip4;
+		word1 <= ip6 ? word | 16'h0030 : word | 16'h0003;
+		sum <= {1'b0, ~check} + (ecn == 2'b01 ? 17'd2 : 17'd1); // ~m + m' is ffff + CE - ECT: CE - ECT with its carry
+
+		mark <= mark1;
+		mark4 <= mark4_1;
+		new_word <= word1;
 		new_check <= ~folded;
 	end
 `ifdef FORMAL

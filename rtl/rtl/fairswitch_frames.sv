@@ -96,7 +96,7 @@ module fairswitch_frames #(
 	end
 
 	// ------------------------------------------------------------------ the decision, in cycles after `found`
-	// 1: what was looked up. 2: ECN_mark. 3, 4: the window's field, and that it is smaller. 6: the checksum.
+	// 1: what was looked up. 3: ECN_mark. 4, 5: the window's field, and that it is smaller. 8: the checksum.
 	reg [29:0] window1;
 	reg over1, ip4_1, ip6_1, clears1;
 	reg [15:0] ip_word1, ip_check1, word1, field1, check1;
@@ -116,54 +116,54 @@ module fairswitch_frames #(
 		clears1 <= clears && clear != 2;
 	end
 
-	wire known6, tcp6, clears6, sums6, smaller4, smaller6, mark2, mark4_2, mark6, mark4_6, sums3;
-	wire [15:0] word6, granted3, granted6, ip_word2, ip_word6, ip_check2, ip_check6, field3, check3, sum6;
-	wire [2:0] l3_6;
-	wire [4:0] l4_6;
-	wire [3:0] reserved3;
+	wire known8, tcp8, clears8, sums8, smaller5, smaller8, mark3, mark4_3, mark8, mark4_8, sums4;
+	wire [15:0] word8, granted4, granted8, ip_word3, ip_word8, ip_check3, ip_check8, field4, check4, sum8;
+	wire [2:0] l3_8;
+	wire [4:0] l4_8;
+	wire [3:0] reserved4;
 
-	fairswitch_delay #(.WIDTH(28), .CYCLES(6)) to6 (
+	fairswitch_delay #(.WIDTH(28), .CYCLES(8)) to8 (
 		.clk, .in({found && !rst, tcp, clears, clears && clear != 2, tcp_word, l3, l4}),
-		.out({known6, tcp6, clears6, sums6, word6, l3_6, l4_6})
+		.out({known8, tcp8, clears8, sums8, word8, l3_8, l4_8})
 	);
 
 	fairswitch_ecn_mark ecn_mark (
 		.clk, .over(over1), .ip4(ip4_1), .ip6(ip6_1), .word(ip_word1), .check(ip_check1),
-		.mark(mark2), .mark4(mark4_2), .new_word(ip_word2), .new_check(ip_check2)
+		.mark(mark3), .mark4(mark4_3), .new_word(ip_word3), .new_check(ip_check3)
 	);
-	fairswitch_delay #(.WIDTH(34), .CYCLES(4)) marks (
-		.clk, .in({mark2, mark4_2, ip_word2, ip_check2}), .out({mark6, mark4_6, ip_word6, ip_check6})
+	fairswitch_delay #(.WIDTH(34), .CYCLES(5)) marks (
+		.clk, .in({mark3, mark4_3, ip_word3, ip_check3}), .out({mark8, mark4_8, ip_word8, ip_check8})
 	);
 
 	fairswitch_window field_of (
-		.clk, .window(window1), .word(word1), .field(field1), .granted(granted3), .smaller(smaller4)
+		.clk, .window(window1), .word(word1), .field(field1), .granted(granted4), .smaller(smaller5)
 	);
-	fairswitch_delay #(.WIDTH(16), .CYCLES(3)) grants (.clk, .in(granted3), .out(granted6));
-	fairswitch_delay #(.WIDTH(1), .CYCLES(2)) smaller (.clk, .in(smaller4), .out(smaller6));
+	fairswitch_delay #(.WIDTH(16), .CYCLES(4)) grants (.clk, .in(granted4), .out(granted8));
+	fairswitch_delay #(.WIDTH(1), .CYCLES(3)) smaller (.clk, .in(smaller5), .out(smaller8));
 
-	fairswitch_delay #(.WIDTH(37), .CYCLES(2)) olds (
-		.clk, .in({field1, check1, word1[11:8], clears1}), .out({field3, check3, reserved3, sums3})
+	fairswitch_delay #(.WIDTH(37), .CYCLES(3)) olds (
+		.clk, .in({field1, check1, word1[11:8], clears1}), .out({field4, check4, reserved4, sums4})
 	);
 	fairswitch_checksum checksum (
-		.clk, .check(check3), .cleared(sums3), .reserved(reserved3), .changed(smaller4), .old_word(field3),
-		.new_word(granted3), .sum(sum6)
+		.clk, .check(check4), .cleared(sums4), .reserved(reserved4), .changed(smaller5), .old_word(field4),
+		.new_word(granted4), .sum(sum8)
 	);
 
 	always_ff @(posedge clk) begin
-		marked <= known6 && mark6;
-		rewritten <= known6 && tcp6 && smaller6;
+		marked <= known8 && mark8;
+		rewritten <= known8 && tcp8 && smaller8;
 	end
 
 	// ------------------------------------------------------------------ frames out
 	localparam int EDIT_W = 5 + 30 + 80;
 	wire [EDIT_W-1:0] edit;
-	wire writes6 = tcp6 && smaller6;
+	wire writes8 = tcp8 && smaller8;
 
 	fairswitch_fifo #(.WIDTH(EDIT_W), .DEPTH(FRAMES)) edits (
-		.clk, .rst, .push(known6),
-		.in({{tcp6 && (smaller6 || sums6), writes6, clears6, mark4_6, mark6},
-		     {{l4_6 + 5'd3, 1'b1}, {l4_6 + 5'd3, 1'b0}, {l4_6 + 5'd2, 1'b1}, {2'b0, l3_6, 1'b0} + 6'd4, {2'b0, l3_6, 1'b0} - 6'd1},
-		     {sum6, granted6, {word6 & 16'hf0ff}, ip_check6, ip_word6}}),
+		.clk, .rst, .push(known8),
+		.in({{tcp8 && (smaller8 || sums8), writes8, clears8, mark4_8, mark8},
+		     {{l4_8 + 5'd3, 1'b1}, {l4_8 + 5'd3, 1'b0}, {l4_8 + 5'd2, 1'b1}, {2'b0, l3_8, 1'b0} + 6'd4, {2'b0, l3_8, 1'b0} - 6'd1},
+		     {sum8, granted8, {word8 & 16'hf0ff}, ip_check8, ip_word8}}),
 		.pop(edit_pop), .out(edit), .valid(edit_valid), .full()
 	);
 

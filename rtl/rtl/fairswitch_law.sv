@@ -50,19 +50,38 @@ module fairswitch_law #(
 	wire [QUEUES*12-1:0] flows;
 	wire [QUEUES*14-1:0] mss;
 	wire [QUEUES*16-1:0] syns, fins, rsts;
-	wire [QUEUES-1:0] changes;
+	wire [QUEUES-1:0] changes, sampled_of, sampling;
 	wire update;
 
+	// An event reaches the registers of its queues a cycle later. Parameters that need a comparison are registers too.
+	reg [1:0] opens_of [0:QUEUES-1], aborts_of [0:QUEUES-1];
+	reg [QUEUES-1:0] closes_of, data_of;
+	reg [13:0] mss_most, length;
+	reg [15:0] floor1;
+	reg [29:0] most;
+
+	always_ff @(posedge clk) begin
+		for (int q = 0; q < QUEUES; q++) begin
+			opens_of[q] <= opens && !rst ? {1'b0, queue_in == QW'(q)} + {1'b0, queue_out == QW'(q)} : 2'd0;
+			closes_of[q] <= closes && queue_out == QW'(q) && !rst;
+			aborts_of[q] <= aborts && !rst ? {1'b0, queue_in == QW'(q)} + {1'b0, queue_out == QW'(q)} : 2'd0;
+			data_of[q] <= payload != 0 && queue_out == QW'(q) && !rst;
+		end
+		mss_most <= mss_max == 0 ? 14'h3fff : mss_max;
+		length <= {2'b0, mss_most} < payload ? mss_most : payload[13:0];
+		floor1 <= floor_bytes == 0 ? 16'd1 : floor_bytes;
+		most <= aggregate_max == 0 ? 30'h3fffffff : aggregate_max;
+	end
+
 	for (genvar q = 0; q < QUEUES; q++) begin : queue
-		wire in = queue_in == QW'(q), out = queue_out == QW'(q);
 		fairswitch_counter counter (
-			.clk, .rst, .idle_samples, .mss_max,
-			.sampled(sampled && sample_q == QW'(q)),
-			.opens(opens ? {1'b0, in} + {1'b0, out} : 2'd0),
-			.closes(closes && out),
-			.aborts(aborts ? {1'b0, in} + {1'b0, out} : 2'd0),
-			.data(payload != 0 && out),
-			.payload,
+			.clk, .rst, .idle_samples,
+			.sampling(sampling[q]),
+			.opens(opens_of[q]),
+			.closes(closes_of[q]),
+			.aborts(aborts_of[q]),
+			.data(data_of[q]),
+			.length,
 			.flows(flows[q*12 +: 12]), .mss(mss[q*14 +: 14]),
 			.syns(syns[q*16 +: 16]), .fins(fins[q*16 +: 16]), .rsts(rsts[q*16 +: 16]),
 			.changes(changes[q])
@@ -80,12 +99,12 @@ module fairswitch_law #(
 
 	fairswitch_avg32 #(.QUEUES(QUEUES), .QW(QW)) avg32 (
 		.clk, .rst, .period(avg_queue_time), .updates, .q_words,
-		.read_q(job_q), .read_sum(sum), .sampled, .update, .sample_q, .sample
+		.read_q(job_q), .read_sum(sum), .sampled, .sampled_of, .sampling, .update, .sample_q, .sample
 	);
 
 	// ------------------------------------------------------------------ jobs
 	localparam [3:0] SCAN = 0, TAKE = 1, DRIFT = 2, STEP = 3, RATIO = 4, MOVE = 5, CAP = 6, LEAST = 7, FLOOR = 8,
-	                 SHARE = 9, WRITE = 10;
+	                 SHARE = 9, WRITE = 10, SHIFT = 11, AIM = 12, LOOK = 13;
 
 	reg [3:0] state;
 	reg [QUEUES-1:0] stale, due, granted;
@@ -94,8 +113,8 @@ module fairswitch_law #(
 
 	reg [11:0] job_flows;
 	reg [13:0] job_mss;
-	reg [17:0] average, target, drift;
-	reg up, updating;
+	reg [17:0] average, target, drift; // target: q_maxwords until SHIFT
+	reg up, updating, no_flows, waits;
 	reg [29:0] aggregate, least;
 	reg [30:0] moved;
 	reg begin_mul, begin_div;
@@ -106,16 +125,13 @@ module fairswitch_law #(
 	wire mul_done, div_done;
 	wire [31:0] product, quotient;
 
-	wire [15:0] floor1 = floor_bytes == 0 ? 16'd1 : floor_bytes;
-	wire [29:0] most = aggregate_max == 0 ? 30'h3fffffff : aggregate_max;
-	wire [17:0] target_now = q_maxwords[job_q*18 +: 18] >> threshold;
-	wire no_flows = job_flows == 0;
+	wire [17:0] target1 = target == 0 ? 18'd1 : target;
 	wire [29:0] share = quotient < {16'b0, floor1} ? {14'b0, floor1} : quotient[29:0];
 
 	wire [QW-1:0] next_q = job_q == QW'(QUEUES - 1) ? '0 : job_q + 1'b1;
 
 	assign job = state == TAKE;
-	assign busy = state != SCAN || stale != 0 || due != 0;
+	assign busy = (state != SCAN && state != LOOK) || stale != 0 || due != 0;
 	assign lookup_window = granted[lookup_q] ? windows[lookup_q] : '0;
 	assign show_window = granted[show_q] ? windows[show_q] : '0;
 
@@ -125,35 +141,50 @@ module fairswitch_law #(
 	always_ff @(posedge clk) begin
 		begin_mul <= 1'b0;
 		begin_div <= 1'b0;
-		if (job) begin
-			if (stale[job_q])
-				stale[job_q] <= 1'b0;
-			else
-				due[job_q] <= 1'b0;
-		end
-		if (sampled && update)
-			due[sample_q] <= 1'b1;
-		for (int q = 0; q < QUEUES; q++)
+		for (int q = 0; q < QUEUES; q++) begin
+			if (job && job_q == QW'(q)) begin
+				stale[q] <= 1'b0;
+				if (!stale[q])
+					due[q] <= 1'b0;
+			end
+			if (sampled_of[q] && update)
+				due[q] <= 1'b1;
 			if (changes[q]) begin
 				stale[q] <= 1'b1;
 				due[q] <= 1'b0;
 			end
+		end
 		case (state)
-		SCAN:
-			if (stale[job_q] || due[job_q])
-				state <= TAKE;
-			else
+		SCAN: begin
+			waits <= stale[job_q] || due[job_q]; // only a job ends it
+			state <= LOOK;
+		end
+		LOOK: begin
+			state <= waits ? TAKE : SCAN;
+			if (!waits)
 				job_q <= next_q;
+		end
 		TAKE: begin
 			job_flows <= flows[job_q*12 +: 12];
-			job_mss <= mss[job_q*14 +: 14] == 0 ? 14'd1460 : mss[job_q*14 +: 14];
+			job_mss <= mss[job_q*14 +: 14];
 			average <= sum[22:5];
 			aggregate <= aggregates[job_q];
-			target <= target_now == 0 ? 18'd1 : target_now;
+			target <= q_maxwords[job_q*18 +: 18];
 			updating <= !stale[job_q];
-			state <= stale[job_q] ? FLOOR : DRIFT;
-			if (stale[job_q])
-				aggregate <= {9'b0, target_now == 0 ? 18'd1 : target_now, 3'b0};
+			state <= SHIFT;
+		end
+		SHIFT: begin
+			if (job_mss == 0)
+				job_mss <= 14'd1460;
+			target <= target >> threshold;
+			no_flows <= job_flows == 0;
+			state <= AIM;
+		end
+		AIM: begin
+			target <= target1;
+			if (!updating)
+				aggregate <= {9'b0, target1, 3'b0};
+			state <= updating ? DRIFT : FLOOR;
 		end
 		DRIFT: begin
 			up <= average < target;
@@ -184,7 +215,7 @@ module fairswitch_law #(
 				state <= CAP;
 		end
 		CAP: begin
-			aggregate <= moved > {1'b0, most} ? most : moved[29:0];
+			aggregate <= {1'b0, most} < moved ? most : moved[29:0];
 			mul_a <= floor1;
 			mul_b <= {6'b0, job_flows};
 			begin_mul <= 1'b1;

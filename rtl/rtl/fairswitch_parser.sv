@@ -105,6 +105,31 @@ module fairswitch_parser #(
 		endcase
 	endfunction
 
+	// The transfer's EtherTypes, at quads 3, 4 and 5.
+	reg vt, firstt, lastt;
+	reg [5:0] baset;
+	reg [QUADS*32-1:0] quadst;
+	reg [QUADS-1:0] wholet;
+	reg [USER_W-1:0] usert;
+	reg [2:0] typed_here;
+	reg [5:0] types_here;
+
+	always_ff @(posedge clk) begin
+		vt <= v0;
+		firstt <= first0;
+		lastt <= last0;
+		baset <= base0;
+		quadst <= quads0;
+		wholet <= whole0;
+		usert <= user0;
+		for (int t = 0; t < 3; t++) begin
+			typed_here[t] <= has(v0, base0, whole0, 6'(t + 3));
+			types_here[2*t +: 2] <= kind_of(quads0[((t + 3) % QUADS)*32 +: 16]);
+		end
+		if (rst)
+			vt <= 1'b0;
+	end
+
 	reg v1, first1, last1, known1;
 	reg [5:0] base1;
 	reg [QUADS*32-1:0] quads1;
@@ -112,45 +137,52 @@ module fairswitch_parser #(
 	reg [USER_W-1:0] user1;
 	reg [1:0] kind1;
 	reg [2:0] l3_1;
+	reg [3:0] l3b_1, l3c_1, end_1; // l3 + 1, l3 + 2, the last quad without options
 	reg [2:0] typed;           // EtherTypes 0, 1, 2 were seen
 	reg [5:0] types;
 
 	logic [2:0] typed_now;
 	logic [5:0] types_now;
-	always_comb
+	logic known_now;
+	logic [1:0] kind_now, tags;
+	always_comb begin
 		for (int t = 0; t < 3; t++) begin
-			typed_now[t] = typed[t] && !first0;
-			types_now[2*t +: 2] = types[2*t +: 2];
-			if (has(v0, base0, whole0, 6'(t + 3))) begin
-				typed_now[t] = 1'b1;
-				types_now[2*t +: 2] = kind_of(quads0[((t + 3) % QUADS)*32 +: 16]);
-			end
+			typed_now[t] = typed_here[t] || (typed[t] && !firstt);
+			types_now[2*t +: 2] = typed_here[t] ? types_here[2*t +: 2] : types[2*t +: 2];
 		end
+		if (types_now[1:0] != TAG) begin
+			known_now = typed_now[0];
+			kind_now = types_now[1:0];
+			tags = 2'd0;
+		end else if (types_now[3:2] != TAG) begin
+			known_now = typed_now[0] && typed_now[1];
+			kind_now = types_now[3:2];
+			tags = 2'd1;
+		end else begin
+			known_now = typed_now == 3'b111;
+			kind_now = types_now[5:4] == TAG ? OTHER : types_now[5:4];
+			tags = 2'd2;
+		end
+	end
 
 	always_ff @(posedge clk) begin
-		v1 <= v0;
-		first1 <= first0;
-		last1 <= last0;
-		base1 <= base0;
-		quads1 <= quads0;
-		whole1 <= whole0;
-		user1 <= user0;
-		if (v0) begin
+		v1 <= vt;
+		first1 <= firstt;
+		last1 <= lastt;
+		base1 <= baset;
+		quads1 <= quadst;
+		whole1 <= wholet;
+		user1 <= usert;
+		if (vt) begin
 			typed <= typed_now;
 			types <= types_now;
-			if (types_now[1:0] != TAG) begin
-				known1 <= typed_now[0];
-				kind1 <= types_now[1:0];
-				l3_1 <= 3'd4;
-			end else if (types_now[3:2] != TAG) begin
-				known1 <= typed_now[0] && typed_now[1];
-				kind1 <= types_now[3:2];
-				l3_1 <= 3'd5;
-			end else begin
-				known1 <= typed_now == 3'b111;
-				kind1 <= types_now[5:4] == TAG ? OTHER : types_now[5:4];
-				l3_1 <= 3'd6;
-			end
+			known1 <= known_now;
+			kind1 <= kind_now;
+			case (tags)
+			2'd0: {l3_1, l3b_1, l3c_1, end_1} <= {3'd4, 4'd5, 4'd6, kind_now == IP4 ? 4'd8 : 4'd13};
+			2'd1: {l3_1, l3b_1, l3c_1, end_1} <= {3'd5, 4'd6, 4'd7, kind_now == IP4 ? 4'd9 : 4'd14};
+			default: {l3_1, l3b_1, l3c_1, end_1} <= {3'd6, 4'd7, 4'd8, kind_now == IP4 ? 4'd10 : 4'd15};
+			endcase
 		end
 		if (rst)
 			v1 <= 1'b0;
@@ -164,12 +196,12 @@ module fairswitch_parser #(
 	reg [USER_W-1:0] user2;
 	reg [1:0] kind2;
 	reg [2:0] l3_2;
+	reg [3:0] l3d_2, l3e_2; // l3 + 3, l3 + 4
 	reg [31:0] ip0, ip1, ip2;
 	reg [2:0] have;
 	reg ended; // the header without options is whole
 
-	wire [5:0] l3n = {3'b0, l3_1};
-	wire [5:0] end_n = l3n + (kind1 == IP4 ? 6'd4 : 6'd9);
+	wire [5:0] quad_a = {3'b0, l3_1}, quad_b = {2'b0, l3b_1}, quad_c = {2'b0, l3c_1}, quad_end = {2'b0, end_1};
 	wire ip_beat = v1 && known1 && kind1 != OTHER;
 
 	always_ff @(posedge clk) begin
@@ -183,23 +215,25 @@ module fairswitch_parser #(
 		known2 <= known1;
 		kind2 <= kind1;
 		l3_2 <= l3_1;
+		l3d_2 <= {1'b0, l3_1} + 4'd3;
+		l3e_2 <= {1'b0, l3_1} + 4'd4;
 		if (v1 && first1) begin
 			have <= '0;
 			ended <= 1'b0;
 		end
-		if (has(ip_beat, base1, whole1, l3n)) begin
-			ip0 <= quad(quads1, l3n);
+		if (has(ip_beat, base1, whole1, quad_a)) begin
+			ip0 <= quad(quads1, quad_a);
 			have[0] <= 1'b1;
 		end
-		if (has(ip_beat, base1, whole1, l3n + 6'd1)) begin
-			ip1 <= quad(quads1, l3n + 6'd1);
+		if (has(ip_beat, base1, whole1, quad_b)) begin
+			ip1 <= quad(quads1, quad_b);
 			have[1] <= 1'b1;
 		end
-		if (has(ip_beat, base1, whole1, l3n + 6'd2)) begin
-			ip2 <= quad(quads1, l3n + 6'd2);
+		if (has(ip_beat, base1, whole1, quad_c)) begin
+			ip2 <= quad(quads1, quad_c);
 			have[2] <= 1'b1;
 		end
-		if (has(ip_beat, base1, whole1, end_n))
+		if (has(ip_beat, base1, whole1, quad_end))
 			ended <= 1'b1;
 		if (rst)
 			v2 <= 1'b0;
@@ -219,7 +253,7 @@ module fairswitch_parser #(
 
 	wire [3:0] ihl = ip0[27:24];
 	wire is4 = kind2 == IP4;
-	wire [4:0] l4_2 = {2'b0, l3_2} + (is4 ? {1'b0, ihl} : 5'd10);
+	wire [4:0] quads_2 = is4 ? {1'b0, ihl} : 5'd10;
 
 	always_ff @(posedge clk) begin
 		v3 <= v2;
@@ -236,9 +270,9 @@ module fairswitch_parser #(
 		bad3 <= have[0] && (is4 ? ip0[31:28] != 4 || ihl < 5 : ip0[31:28] != 6);
 		// Its fields are known, and it may be TCP.
 		candidate3 <= ended && (is4 ? ip2[23:16] == 8'd6 && ip1[13:0] == 0 : ip1[15:8] == 8'd6);
-		l4_3 <= l4_2;
-		flags_3 <= l4_2 + 5'd3;
-		check_3 <= l4_2 + 5'd4;
+		l4_3 <= {2'b0, l3_2} + quads_2;
+		flags_3 <= {1'b0, l3d_2} + quads_2;
+		check_3 <= {1'b0, l3e_2} + quads_2;
 		length3 <= is4 ? {1'b0, ip0[15:0]} - {11'b0, ihl, 2'b0} : {1'b0, ip1[31:16]};
 		ip_word3 <= ip0[31:16];
 		ip_check3 <= ip2[15:0];

@@ -50,74 +50,85 @@ module fairswitch_regs #(
 	input  wire [13:0]   show_mss,
 	input  wire [29:0]   show_window
 );
-	reg [31:0] frames, segments, marks, rewrites;
+	reg [31:0] frames, segments, marks, rewrites, value;
+	reg writes; // the register at write_at takes write_data
+	reg [11:0] write_at;
+	reg [31:0] write_data;
 	wire write = awvalid && wvalid && !bvalid;
-	reg reads;
+	reg reads, shown; // shown: the values of the queue that is read are here
+	reg [11:0] flows;
+	reg [15:0] syns, fins, rsts;
+	reg [13:0] mss;
+	reg [29:0] window;
 	reg [5:0] field;
 
 	assign awready = write;
 	assign wready = write;
 	assign bresp = 2'b00;
 	assign rresp = 2'b00;
-	assign arready = !rvalid && !reads;
+	assign arready = !rvalid && !reads && !shown;
 
 	always_ff @(posedge clk) begin
 		if (bready)
 			bvalid <= 1'b0;
-		if (write) begin
+		writes <= write;
+		write_at <= awaddr;
+		write_data <= wdata;
+		if (write)
 			bvalid <= 1'b1;
-			if (awaddr[11:6] == 0)
-				case (awaddr[5:2])
-				4'd1: {ecn, enable, clear} <= wdata[3:0];
-				4'd2: avg_queue_time <= wdata[15:0];
-				4'd3: updates <= wdata[5:0];
-				4'd4: threshold <= wdata[3:0];
-				4'd5: ecn_threshold <= wdata[3:0];
-				4'd6: floor_bytes <= wdata[15:0];
-				4'd7: aggregate_max <= wdata[29:0];
-				4'd8: mss_max <= wdata[13:0];
-				4'd9: idle_samples <= wdata[15:0];
-				default: ;
-				endcase
-		end
+		if (writes && write_at[11:6] == 0)
+			case (write_at[5:2])
+			4'd1: {ecn, enable, clear} <= write_data[3:0];
+			4'd2: avg_queue_time <= write_data[15:0];
+			4'd3: updates <= write_data[5:0];
+			4'd4: threshold <= write_data[3:0];
+			4'd5: ecn_threshold <= write_data[3:0];
+			4'd6: floor_bytes <= write_data[15:0];
+			4'd7: aggregate_max <= write_data[29:0];
+			4'd8: mss_max <= write_data[13:0];
+			4'd9: idle_samples <= write_data[15:0];
+			default: ;
+			endcase
 		// 0x000 + 4 i: parameters and counts of the block. 0x400 + 0x20 q + 4 i: queue q.
 		if (arvalid && arready) begin
 			show_q <= QW'(araddr >> 5);
 			field <= {araddr[11:10] == 2'b01, araddr[11:6] == 0, araddr[5:2]};
-			reads <= 1'b1;
 		end
 		if (rready)
 			rvalid <= 1'b0;
-		if (reads) begin
-			reads <= 1'b0;
+		reads <= arvalid && arready;
+		shown <= reads;
+		{flows, syns, fins, rsts, mss, window} <= {show_flows, show_syns, show_fins, show_rsts, show_mss, show_window};
+		case (field[3:0])
+		4'd0: value <= 32'h46535701; // "FSW", version 1
+		4'd1: value <= {28'b0, ecn, enable, clear};
+		4'd2: value <= {16'b0, avg_queue_time};
+		4'd3: value <= {26'b0, updates};
+		4'd4: value <= {28'b0, threshold};
+		4'd5: value <= {28'b0, ecn_threshold};
+		4'd6: value <= {16'b0, floor_bytes};
+		4'd7: value <= {2'b0, aggregate_max};
+		4'd8: value <= {18'b0, mss_max};
+		4'd9: value <= {16'b0, idle_samples};
+		4'd10: value <= frames;
+		4'd11: value <= segments;
+		4'd12: value <= marks;
+		4'd13: value <= rewrites;
+		default: value <= '0;
+		endcase
+		if (shown) begin
 			rvalid <= 1'b1;
 			rdata <= '0;
 			if (field[4])
-				case (field[3:0])
-				4'd0: rdata <= 32'h46535701; // "FSW", version 1
-				4'd1: rdata <= {28'b0, ecn, enable, clear};
-				4'd2: rdata <= {16'b0, avg_queue_time};
-				4'd3: rdata <= {26'b0, updates};
-				4'd4: rdata <= {28'b0, threshold};
-				4'd5: rdata <= {28'b0, ecn_threshold};
-				4'd6: rdata <= {16'b0, floor_bytes};
-				4'd7: rdata <= {2'b0, aggregate_max};
-				4'd8: rdata <= {18'b0, mss_max};
-				4'd9: rdata <= {16'b0, idle_samples};
-				4'd10: rdata <= frames;
-				4'd11: rdata <= segments;
-				4'd12: rdata <= marks;
-				4'd13: rdata <= rewrites;
-				default: ;
-				endcase
+				rdata <= value;
 			else if (field[5])
 				case (field[2:0])
-				3'd0: rdata <= {20'b0, show_flows};
-				3'd1: rdata <= {2'b0, show_window};
-				3'd2: rdata <= {16'b0, show_syns};
-				3'd3: rdata <= {16'b0, show_fins};
-				3'd4: rdata <= {16'b0, show_rsts};
-				3'd5: rdata <= {18'b0, show_mss};
+				3'd0: rdata <= {20'b0, flows};
+				3'd1: rdata <= {2'b0, window};
+				3'd2: rdata <= {16'b0, syns};
+				3'd3: rdata <= {16'b0, fins};
+				3'd4: rdata <= {16'b0, rsts};
+				3'd5: rdata <= {18'b0, mss};
 				default: ;
 				endcase
 		end
@@ -130,6 +141,8 @@ module fairswitch_regs #(
 			bvalid <= 1'b0;
 			rvalid <= 1'b0;
 			reads <= 1'b0;
+			shown <= 1'b0;
+			writes <= 1'b0;
 			{ecn, enable, clear} <= 4'b0100;
 			avg_queue_time <= 16'd6000; // 48 us at 125 MHz
 			updates <= 6'd10;

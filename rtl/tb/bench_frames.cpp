@@ -35,6 +35,7 @@ static std::deque<sent> undecided, inside;
 static bytes arriving; // the frame at the output, as far as it has come
 static bool events_due;
 static sent events;
+static sent counted; // the events of the cycle before: the law delays them by one cycle
 static unsigned window_before[16];
 static unsigned words[16], maxwords;
 static unsigned long moved[16]; // when words changed
@@ -74,7 +75,7 @@ static void decide()
 		fail("the window is " + std::to_string(window) + ", the model has " + std::to_string(state[1]) + ", and had " +
 		     std::to_string(window_before[f.in]));
 	unsigned over = INNER(over) >> f.out & 1;
-	if (cycles - moved[f.out] > QUEUES + 2 && over != (ecn && words[f.out] > maxwords >> 2))
+	if (cycles - moved[f.out] > QUEUES + 3 && over != (ecn && words[f.out] > maxwords >> 2))
 		fail("over is " + std::to_string(over));
 	bytes original = f.made.data;
 	unsigned r = model_frame(f.made.data.data(), (unsigned)f.made.data.size(), window, over, clear);
@@ -122,13 +123,16 @@ static void follow_law()
 	}
 	if (INNER(law_sampled))
 		model_sample(INNER(law_sample_q), INNER(law_sample));
-	if (INNER(payload))
-		model_data(INNER(event_out), INNER(payload));
-	unsigned event = INNER(opens) ? 1 : INNER(closes) ? 2 : INNER(aborts) ? 3 : 0;
-	if (event == 1 || event == 3)
-		model_count(INNER(event_in), event);
-	if (event)
-		model_count(INNER(event_out), event);
+	if (counted.payload)
+		model_data(counted.out, counted.payload);
+	if (counted.event == 1 || counted.event == 3)
+		model_count(counted.in, counted.event);
+	if (counted.event)
+		model_count(counted.out, counted.event);
+	counted.event = INNER(opens) ? 1 : INNER(closes) ? 2 : INNER(aborts) ? 3 : 0;
+	counted.payload = INNER(payload);
+	counted.in = INNER(event_in);
+	counted.out = INNER(event_out);
 }
 
 static void take_output()
@@ -215,6 +219,7 @@ static void begin(unsigned clears, unsigned marks, unsigned queue, unsigned idle
 	}
 	dut->rst = 0;
 	events_due = false;
+	counted = {};
 	write(4, clears | 4 | marks << 3);
 	write(8, 3000);
 	write(0x24, idle);

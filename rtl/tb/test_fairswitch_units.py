@@ -67,7 +67,7 @@ async def adapts_checksums(dut):
         waiting.append(now)
         await FallingEdge(dut.clk)
         if len(waiting) == 4:
-            check, cleared, reserved, old, new, changed = waiting[1]
+            check, cleared, reserved, old, new, changed = waiting[0]
             total = 0xFFFF & ~check
             if cleared:
                 total += (0xFFFF & ~(reserved << 8))
@@ -81,12 +81,17 @@ async def adapts_checksums(dut):
 async def marks(dut):
     r = rng()
     await start(dut, over=0, ip4=0, ip6=0, word=0, check=0)
+    waiting = []  # inputs of the cycle before
     for _ in range(4000):
         over, v4 = r.randrange(2), r.randrange(2)
         v6 = 0 if v4 else r.randrange(2)
         word, check = r.randrange(65536), r.choice(ENDS16) if r.random() < 0.3 else r.randrange(65536)
         dut.over.value, dut.ip4.value, dut.ip6.value, dut.word.value, dut.check.value = over, v4, v6, word, check
         await FallingEdge(dut.clk)
+        waiting.append((over, v4, v6, word, check))
+        if len(waiting) < 2:
+            continue
+        over, v4, v6, word, check = waiting.pop(0)
         shift = 4 if v6 else 0
         mark = over and (v4 or v6) and (word >> shift & 3) in (1, 2)
         assert int(dut.mark.value) == bool(mark)
@@ -110,7 +115,7 @@ async def gives_fields(dut):
         waiting.append(now)
         await FallingEdge(dut.clk)
         grants.append(int(dut.granted.value))
-        if len(waiting) == 3:
+        if len(waiting) == 4:
             window, word, field = waiting.pop(0)
             shift = 0 if word & 2 else min(word >> 8 & 15, 14)
             granted = min(65535, (window + (1 << shift) - 1) >> shift)
@@ -185,9 +190,10 @@ async def delays(dut):
 @only("counter")
 async def counts(dut):
     r = rng()
-    await start(dut, idle_samples=5, mss_max=1460, sampled=0, opens=0, closes=0, aborts=0, data=0, payload=0)
+    await start(dut, idle_samples=5, sampling=0, opens=0, closes=0, aborts=0, data=0, length=0)
     flows = syns = fins = rsts = mss = idle = 0
-    active = False
+    active = sampling = False
+    since = 0  # cycles since a sample
     for i in range(30000):
         kind = r.randrange(4) if i < 20000 else r.randrange(3) - 1
         n = r.choice([1, 2, 2])
@@ -195,9 +201,11 @@ async def counts(dut):
         closes, aborts = int(kind == 2 and i < 20000 and r.random() < 0.3), 0
         if kind == 0 and i >= 20000:
             opens, closes, aborts = 0, 0, n
-        sampled, data, payload = r.random() < 0.05, r.random() < 0.05 and i < 20000 or r.random() < 0.002, r.randrange(65536)
+        sampled, sampling, since = sampling, since > 2 and r.random() < 0.05, since + 1
+        since = 0 if sampling else since
+        data, length = r.random() < 0.05 and i < 20000 or r.random() < 0.002, r.randrange(1 << 14)
         dut.opens.value, dut.closes.value, dut.aborts.value = opens, closes, aborts
-        dut.sampled.value, dut.data.value, dut.payload.value = sampled, data, payload
+        dut.sampling.value, dut.data.value, dut.length.value = sampling, data, length
         before = flows
         if sampled:
             if active:
@@ -208,7 +216,7 @@ async def counts(dut):
                     idle = flows = syns = fins = rsts = 0
             active = False
         if data:
-            active, mss = True, max(mss, min(payload, 1460))
+            active, mss = True, max(mss, length)
         middle = flows
         flows = max(0, min(4095, flows + opens - closes - aborts))
         syns, fins, rsts = min(65535, syns + opens), min(65535, fins + closes), min(65535, rsts + aborts)
