@@ -132,6 +132,8 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkGCC -benchtime 1x ./bus/soak
 	@echo "to-ACK: from a report of a switch by way of a whole controller to the grant in an ACK, by the bus and in frames; bytes: to the agent's host"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkMessages -benchtime 1000x ./bus/soak
+	@echo "to-packet: from a switch's report with marks to a packet of the VM at the uplink at SDN-GCC's new rate; to-ACK: from a declaration to the first ACK at the VM with SED's new window; to-answer: of it, until the program goes on"
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkEffect -benchtime 400x ./bus/soak
 	@echo "to-ACK: from a reading at a switch to the grant in an ACK; command-to-ACK: of it, from the controller's decision"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkLoop -benchtime 1000x ./agent/agentd
 	@echo "SDN-GCC's half at a controller, 100 hosts, every VM marked at 4 ports all the time: cpu-%: of one processor; x-lookup: per message to a VM, in units of a lookup in a map of all VMs in the same run"
