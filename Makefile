@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-loop bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -139,6 +139,12 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	@echo "SDN-GCC's half at a controller, 100 hosts, every VM marked at 4 ports all the time: cpu-%: of one processor; x-lookup: per message to a VM, in units of a lookup in a map of all VMs in the same run"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkScale -benchtime 50x ./law/gcc
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
+
+bench-loop: deps-test ## from a signal at a switch to an ACK that is limited because of it, in four racks of seven hypervisors with agents, 1000 times each: minutes; LOOP='of=signal/load=idle' is one of four
+	@scripts/need-root
+	@echo "how to read it: to-ACK: from the SYN that is the signal, or the first of an incast of 21 VMs, to the first limited ACK; part-reading: of it, until"
+	@echo "the switch's agent reads its counters (T is 5 ms); part-bus: until the report is at the controller; part-law: until the law has decided; part-enforced: until the ACK"
+	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkLoop/$(or $(LOOP),.)' -benchtime 1000x ./lab
 
 bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
 	@mkdir -p $(OUT) && $(GO) build -o $(OUT)/bench-openflow ./openflow/bench
