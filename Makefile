@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean bench-loop
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -132,11 +132,19 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkGCC -benchtime 1x ./bus/soak
 	@echo "to-ACK: from a report of a switch by way of a whole controller to the grant in an ACK, by the bus and in frames; bytes: to the agent's host"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkMessages -benchtime 1000x ./bus/soak
+	@echo "to-packet: from a switch's report with marks to a packet of the VM at the uplink at SDN-GCC's new rate; to-ACK: from a declaration to the first ACK at the VM with SED's new window; to-answer: of it, until the program goes on"
+	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkEffect -benchtime 400x ./bus/soak
 	@echo "to-ACK: from a reading at a switch to the grant in an ACK; command-to-ACK: of it, from the controller's decision"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkLoop -benchtime 1000x ./agent/agentd
 	@echo "SDN-GCC's half at a controller, 100 hosts, every VM marked at 4 ports all the time: cpu-%: of one processor; x-lookup: per message to a VM, in units of a lookup in a map of all VMs in the same run"
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkScale -benchtime 50x ./law/gcc
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
+
+bench-loop: deps-test ## from a signal at a switch to an ACK that is limited because of it, in four racks of seven hypervisors with agents, 1000 times each: minutes; LOOP='of=signal/load=idle' is one of four
+	@scripts/need-root
+	@echo "how to read it: to-ACK: from the SYN that is the signal, or the first of an incast of 21 VMs, to the first limited ACK; part-reading: of it, until"
+	@echo "the switch's agent reads its counters (T is 5 ms); part-bus: until the report is at the controller; part-law: until the law has decided; part-enforced: until the ACK"
+	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkLoop/$(or $(LOOP),.)' -benchtime 1000x ./lab
 
 bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
 	@mkdir -p $(OUT) && $(GO) build -o $(OUT)/bench-openflow ./openflow/bench

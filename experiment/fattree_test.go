@@ -93,7 +93,7 @@ func TestTopologySize(t *testing.T) {
 		t    Topology
 		want string
 	}{
-		{Topology{Kind: "racks", Racks: 100, Servers: 250, Hypervisors: true, VMs: 64}, "it has 1625101 nodes, 101 of them switches; at most 20000 nodes and 1500 switches"},
+		{Topology{Kind: "racks", Racks: 100, Servers: 250, Hypervisors: true, VMs: 64}, "it has 1625101 nodes, 101 of them switches; at most 60000 nodes and 1500 switches"},
 		{Topology{Kind: "fat_tree", Pods: 36}, "it has 13284 nodes, 1620 of them switches"},
 		{Topology{Kind: "fat_tree", Pods: 7}, "7 is odd"},
 		{Topology{Kind: "fat_tree", Pods: 4, Servers: 2}, "a fat_tree of pods has no servers"},

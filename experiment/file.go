@@ -57,7 +57,7 @@ type Topology struct {
 	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"the lab's switches (default: bridge); rtl needs a program (make rtl-switch); the simulator has one kind of switch"`
 	Senders     int               `json:"senders,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: senders; chain: senders a switch"`
 	Receivers   int               `json:"receivers,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: receivers; several of them are behind a second switch; chain: receivers a switch"`
-	Racks       int               `json:"racks,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"racks: number of racks"`
+	Racks       int               `json:"racks,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"racks: number of racks"`
 	Servers     int               `json:"servers,omitempty" jsonschema:"minimum=1,maximum=250" jsonschema_description:"servers a rack"`
 	Spines      int               `json:"spines,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"leaf_spine: spine switches"`
 	Leaves      int               `json:"leaves,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"leaf_spine: leaf switches, one a rack"`

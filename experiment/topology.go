@@ -12,8 +12,9 @@ import (
 
 // Limits of a network, checked before any of it is built. The lab has smaller ones: fitsLab.
 const (
-	// maxNodes and maxSwitches allow a fat tree of 32 pods (8192 servers with a hypervisor each, 1280 switches).
-	maxNodes          = 20_000
+	// maxNodes and maxSwitches allow a fat tree of 32 pods (8192 servers with a hypervisor each, 1280 switches), and 1000 switches of 48 ports
+	// (S6, without hypervisors).
+	maxNodes          = 60_000
 	maxSwitches       = 1500
 	maxGuestsSwitch   = 1000
 	maxHosts          = 100

@@ -83,7 +83,7 @@ func childAgent(file string) error {
 }
 
 // upWithAgents builds a lab with a controller and agents for laws.
-func upWithAgents(t *testing.T, suffix string, g *graphBuilder, agent []string) *Lab {
+func upWithAgents(t testing.TB, suffix string, g *graphBuilder, agent []string) *Lab {
 	t.Helper()
 	testroot.Need(t, "namespaces")
 	l, err := Up(t.Context(), testName(suffix), g.config(), Options{Owned: true, Controller: testController(t), Agent: agent})

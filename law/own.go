@@ -1,6 +1,9 @@
 package law
 
-import "reflect"
+import (
+	"reflect"
+	"sync"
+)
 
 // Own returns a deep copy of an event or an action. A world needs it to keep borrowed memory beyond the step: in a queue, on
 // its way to another machine. Memory behind unexported fields is still shared.
@@ -26,14 +29,12 @@ func own(out, in reflect.Value) {
 	case reflect.Slice:
 		if !in.IsNil() {
 			out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
-			for i := range in.Len() {
-				own(out.Index(i), in.Index(i))
-			}
+			reflect.Copy(out, in)
+			ownElements(out, in)
 		}
 	case reflect.Array:
-		for i := range in.Len() {
-			own(out.Index(i), in.Index(i))
-		}
+		out.Set(in)
+		ownElements(out, in)
 	case reflect.Map:
 		if !in.IsNil() {
 			out.Set(reflect.MakeMap(in.Type()))
@@ -45,12 +46,51 @@ func own(out, in reflect.Value) {
 		}
 	case reflect.Struct:
 		out.Set(in)
-		for i := range in.NumField() {
-			if in.Type().Field(i).IsExported() {
-				own(out.Field(i), in.Field(i))
-			}
+		for _, i := range layoutOf(in.Type()).fields {
+			own(out.Field(i), in.Field(i))
 		}
 	default:
 		out.Set(in)
 	}
+}
+
+// ownElements copies what the elements of a slice or an array point at. The elements themselves are copied.
+func ownElements(out, in reflect.Value) {
+	if layoutOf(in.Type().Elem()).plain {
+		return
+	}
+	for i := range in.Len() {
+		own(out.Index(i), in.Index(i))
+	}
+}
+
+// layout lists the fields of a type whose memory is elsewhere. An event of a switch has hundreds of numbers, and they need no reflection.
+type layout struct {
+	plain  bool  // none
+	fields []int // of a struct: exported, and not plain
+}
+
+var layouts sync.Map // reflect.Type -> *layout
+
+func layoutOf(t reflect.Type) *layout {
+	if l, known := layouts.Load(t); known {
+		return l.(*layout)
+	}
+	l := &layout{}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+	case reflect.Array:
+		l.plain = layoutOf(t.Elem()).plain
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() && !layoutOf(f.Type).plain {
+				l.fields = append(l.fields, i)
+			}
+		}
+		l.plain = len(l.fields) == 0
+	default:
+		l.plain = true
+	}
+	layouts.Store(t, l)
+	return l
 }

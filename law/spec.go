@@ -168,6 +168,21 @@ func (t Tally) Since(before Tally) Tally {
 	return out
 }
 
+// ReportTotals returns a Spec.Report of these metrics, as far as a world counts them, each in total.
+func ReportTotals(metrics []Metric) func(Tally) ([]Value, []string) {
+	return func(t Tally) (totals []Value, trouble []string) {
+		for _, m := range metrics {
+			if n, counted := t[m.Name]; counted {
+				totals = append(totals, Value{Metric: m.Name, Value: float64(n)})
+			}
+		}
+		if t["failed"] > 0 {
+			trouble = append(trouble, "a message or a grant failed")
+		}
+		return totals, trouble
+	}
+}
+
 // Topology is what a law may know of its network.
 type Topology struct {
 	RTT   Duration // with empty queues

@@ -6,6 +6,7 @@
 //	clock_test.go   wall clocks of processes, which step
 //	ovs_test.go     Open vSwitch between the hypervisor and its peers
 //	messages_test.go  grants by the bus and in frames, side by side
+//	effect_test.go  from marks to a VM's rate, and from a deadline to a flow's window
 //	watch_test.go   what packets at the VM's port show
 //	faults_test.go  the faults
 //	soak_test.go    the test and the benchmark
@@ -35,6 +36,7 @@ import (
 	"weir/law"
 	"weir/law/gcc"
 	"weir/law/inventory"
+	"weir/law/sed"
 )
 
 const (
@@ -45,7 +47,7 @@ const (
 
 func TestMain(m *testing.M) {
 	run, ok := map[string]func(context.Context, string) error{
-		"agent": runAgent, "bus": runBus, "clock": func(context.Context, string) error { return printClocks() }, "controller": runController, "leader": runLeader, "marks": runMarks, "publisher": runPublisher, "reporter": runReporter,
+		"agent": runAgent, "bus": runBus, "busy": runBusy, "clock": func(context.Context, string) error { return printClocks() }, "controller": runController, "leader": runLeader, "marks": runMarks, "publisher": runPublisher, "reporter": runReporter,
 	}[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
@@ -67,7 +69,7 @@ func runAgent(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	c.Options = agentd.Options{Version: "soak", Log: logger()}
+	c.Options = agentd.Options{Version: "soak", Log: logger(), Specs: law.Specs{gcc.Spec()}}
 	return agentd.Run(ctx, c)
 }
 
@@ -87,7 +89,7 @@ func runBus(ctx context.Context, config string) error {
 }
 
 func runController(ctx context.Context, file string) error {
-	c, err := controller.Load(file, law.Specs{steadySpec(), probeSpec(), gcc.Spec()})
+	c, err := controller.Load(file, law.Specs{steadySpec(), probeSpec(), gcc.Spec(), sed.Spec()})
 	if err != nil {
 		return err
 	}

@@ -70,14 +70,20 @@ func benchmarkMessages(b *testing.B, how string) {
 	if how == inBand && sent < uint64(b.N) {
 		b.Fatalf("%d reports were answered, by %d frames", b.N, sent)
 	}
-	slices.Sort(took)
-	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "p99.9": 0.999} {
-		b.ReportMetric(float64(took[min(int(part*float64(len(took))), len(took)-1)].Microseconds()), name+"-us-to-ACK")
-	}
+	reportTimes(b, took, "ACK")
 	b.ReportMetric((cpuOf(controller)-cpu[0])*100/seconds, "controller-%")
 	b.ReportMetric((cpuOf(agent)-cpu[1])*100/seconds, "agent-%")
 	b.ReportMetric(float64(w.received()-bytes+sent*uint64(frameBytes(b)))/float64(b.N), "bytes-an-answer")
 	b.ReportMetric(0, "ns/op")
+}
+
+// reportTimes reports percentiles of times.
+func reportTimes(b *testing.B, took []time.Duration, to string) {
+	b.Helper()
+	slices.Sort(took)
+	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "p99.9": 0.999} {
+		b.ReportMetric(float64(took[min(int(part*float64(len(took))), len(took)-1)].Microseconds()), name+"-us-to-"+to)
+	}
 }
 
 const inBand = "in-band"
@@ -126,20 +132,26 @@ func frameBytes(tb testing.TB) int {
 type reporter struct {
 	w   *world
 	in  io.Writer
-	out *bufio.Reader
+	out *bufio.Reader // a line for each line of in
 }
 
 func (w *world) startReporter() *reporter {
+	return w.startSwitch("reporter", &publishing{Ports: 48, Every: 5 * time.Millisecond})
+}
+
+// startSwitch starts the process of a switch.
+func (w *world) startSwitch(role string, p *publishing) *reporter {
 	w.tb.Helper()
 	n := w.add("agent", "sw1", 22, testnet.NewNamespace(w.tb))
-	argument, err := json.Marshal(publishing{URLs: strings.Split(w.urls(), ","), Dir: n.path(""), Buckets: 4, Switches: 1, Ports: 48, Every: 5 * time.Millisecond})
+	p.URLs, p.Dir, p.Buckets, p.Switches = strings.Split(w.urls(), ","), n.path(""), 4, 1
+	argument, err := json.Marshal(p)
 	if err == nil {
 		err = os.Rename(n.path("agent"), filepath.Join(n.path(""), "sw1"))
 	}
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	n.cmd, n.done = n.command("reporter", string(argument)), make(chan struct{})
+	n.cmd, n.done = n.command(role, string(argument)), make(chan struct{})
 	n.cmd.Stderr = &n.log
 	in, err := n.cmd.StdinPipe()
 	if err != nil {
@@ -158,10 +170,16 @@ func (w *world) startReporter() *reporter {
 func (r *reporter) window(i int) int { return probeBase + (1+i%8)<<14 }
 
 // report sends report i and returns when that was.
-func (r *reporter) report(i int) time.Time {
+func (r *reporter) report(i int) time.Time { return r.ask("window", r.window(i)) }
+
+// marks reports packets that were marked at port 1, all of VM 1, and returns when that was.
+func (r *reporter) marks(n int) time.Time { return r.ask("marks", n) }
+
+// ask has the switch send a report with n in it.
+func (r *reporter) ask(what string, n int) time.Time {
 	r.w.tb.Helper()
 	line := ""
-	_, err := fmt.Fprintln(r.in, r.window(i))
+	_, err := fmt.Fprintln(r.in, what, n)
 	if err == nil {
 		line, err = r.out.ReadString('\n')
 	}
@@ -172,11 +190,40 @@ func (r *reporter) report(i int) time.Time {
 	return time.Unix(0, ns)
 }
 
-// runReporter is the process of a reporter: it reads windows and prints the times of its reports.
+// runReporter is the process of a reporter: it reads what to report, and prints the times of its reports.
 func runReporter(ctx context.Context, config string) error {
+	p, a, err := newSwitch(ctx, config)
+	if err != nil {
+		return err
+	}
+	go a.lives(ctx)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		what, number, _ := strings.Cut(lines.Text(), " ")
+		n, err := strconv.ParseUint(number, 10, 64)
+		if err != nil {
+			return err
+		}
+		switch port := a.m.Ports[0]; what {
+		case "window":
+			a.counted = n - probeBase - 1 // report adds 1
+		case "marks":
+			port.MarkedPackets += n
+			port.Sources = []*weirv1.SourceMarks{{Vm: 1, MarkedPackets: port.MarkedPackets}}
+		}
+		at := time.Now()
+		if _, err := a.report(p); err != nil {
+			return err
+		}
+		fmt.Println(at.UnixNano())
+	}
+	return nil
+}
+
+// newSwitch connects the switch of a process to the bus.
+func newSwitch(ctx context.Context, config string) (*publishing, *publisher, error) {
 	var p publishing
 	if err := json.Unmarshal([]byte(config), &p); err != nil {
-		return err
+		return nil, nil, err
 	}
 	a, err := newPublisher(&p, agentName(1), func([]law.Grant) {})
 	if err == nil {
@@ -185,27 +232,18 @@ func runReporter(ctx context.Context, config string) error {
 	if err == nil {
 		err = a.switchOf(&p, 1)
 	}
-	if err != nil {
-		return err
+	return &p, a, err
+}
+
+// lives sends the switch's state until the bus does not take it.
+func (a *publisher) lives(ctx context.Context) {
+	every := time.NewTicker(stateEvery)
+	defer every.Stop()
+	for a.SendEvents(&weirv1.Events{Switch: a.number, State: a.State("soak")}) == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
 	}
-	go func() {
-		for range time.Tick(250 * time.Millisecond) {
-			if a.SendEvents(&weirv1.Events{Switch: a.number, State: a.State("soak")}) != nil {
-				return
-			}
-		}
-	}()
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		window, err := strconv.ParseUint(lines.Text(), 10, 64)
-		if err != nil {
-			return err
-		}
-		a.counted = window - probeBase - 1 // report adds 1
-		at := time.Now()
-		if _, err := a.report(&p); err != nil {
-			return err
-		}
-		fmt.Println(at.UnixNano())
-	}
-	return nil
 }

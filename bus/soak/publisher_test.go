@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,9 +27,11 @@ type publishing struct {
 	Buckets  int
 	Switches int
 	Ports    int
+	Rate     uint64 // of a port, bit/s; 0: 10 Gbit/s
 	Every    time.Duration
 	For      time.Duration
-	Flood    flooding // of SYNs at port 1 of the last switch
+	Flood    flooding   // of SYNs at port 1 of the last switch
+	Flows    []law.Flow // through port 1, of a switch whose port is congested
 }
 
 // flooding is where the SYNs of a flood come from.
@@ -85,7 +88,7 @@ func (a *publisher) switchOf(p *publishing, number int) error {
 	var ports []*weirv1.SwitchPort
 	for n := range uint32(p.Ports) {
 		a.m.Ports = append(a.m.Ports, &weirv1.PortReport{Port: n + 1})
-		ports = append(ports, &weirv1.SwitchPort{Port: n + 1, Name: fmt.Sprint("swp", n+1), Rate: 10e9, BufferBytes: 1e6})
+		ports = append(ports, &weirv1.SwitchPort{Port: n + 1, Name: fmt.Sprint("swp", n+1), Rate: cmp.Or(p.Rate, 10e9), BufferBytes: 1e6})
 	}
 	parts, err := weirv1.SplitInventory(1, ports, nil)
 	if err != nil {

@@ -66,14 +66,22 @@ type world struct {
 type worldOptions struct {
 	external bool   // three servers of the bus and two controllers; otherwise one controller with the bus in its process
 	messages string // how the grants of the law probe go; "": by the bus, and the law is steady
+	laws     string // of the controller's file, in place of probe
+	uplink   string // further keys of the agent's host.uplink
+	host     string // further lines of the agent's host
+	single   bool   // packets of one segment at an uplink that nothing shapes but the agent
 }
 
 // newWorld builds it. With one controller and the law steady, Open vSwitch forwards between hypervisor and peers, if this machine has it.
 func newWorld(tb testing.TB, o worldOptions) *world {
 	tb.Helper()
 	openVSwitch := !o.external && o.messages == "" && testnet.HasOpenVSwitch() == nil
+	path := testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: !openVSwitch, ChecksumOffload: !openVSwitch}
+	if o.single {
+		path = testnet.PathOptions{}
+	}
 	w := &world{
-		Hypervisor: testnet.NewHypervisor(tb, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: !openVSwitch, ChecksumOffload: !openVSwitch}),
+		Hypervisor: testnet.NewHypervisor(tb, 1, 1, path),
 		tb:         tb, dir: tb.TempDir(), mgmt: testnet.NewNamespace(tb), nodes: map[string]*node{}, windows: map[int]string{}, worldOptions: o,
 	}
 	w.ca = &pki.CA{Dir: filepath.Join(w.dir, "ca")}
@@ -245,7 +253,7 @@ func (w *world) files(n *node) {
 			w.windows[window] = n.name
 			laws := fmt.Sprintf("steady: {window: %dB}", window)
 			if w.messages != "" {
-				laws = "probe: {interval: 5ms}"
+				laws = cmp.Or(w.laws, "probe: {interval: 5ms}")
 			}
 			return write("controller.yaml", fmt.Sprintf("kind: Controller\nname: soak%d-%s\nlisten: %s:6653\nmetrics: {listen: \"\"}\ngeneration: %s/generation\n"+
 				"bus: {%s, keys: %s, buckets: 4}\nlaws: {%s}\n", os.Getpid(), n.name, n.address, store, link, n.path("controller"), laws))
@@ -254,8 +262,8 @@ func (w *world) files(n *node) {
 		messages := cmp.Or(w.messages, "bus")
 		n.config = func() string {
 			return write("agent.yaml", fmt.Sprintf("kind: Agent\nversion: 1\nbus: {urls: [%s], keys: %s, buckets: 4}\nstate: %s\nmetrics: {listen: \"\"}\n"+
-				"host:\n  number: 7\n  messages: %s\n  uplink: {port: up0}\n  vms:\n    - {vm: 1, port: vm0, mac: %q, addresses: [%s, \"%s\", \"fe80::/64\"]}\n",
-				list, n.path("agent"), n.path("term"), messages, w.MACs[0], testnet.GuestIPv4(0), testnet.GuestIPv6(0)))
+				"host:\n  number: 7\n  messages: %s\n  uplink: {port: up0%s}\n%s  vms:\n    - {vm: 1, port: vm0, mac: %q, addresses: [%s, \"%s\", \"fe80::/64\"]}\n",
+				list, n.path("agent"), n.path("term"), messages, w.uplink, w.host, w.MACs[0], testnet.GuestIPv4(0), testnet.GuestIPv6(0)))
 		}
 	}
 }

@@ -55,8 +55,28 @@ const tapBytes = 160 // of a frame: all headers
 // called, up to 64 MB.
 func NewTap(tb testing.TB, p attach.PortRef) *Tap {
 	tb.Helper()
+	return newTap(tb, p, []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes}})
+}
+
+// NewSYNTap is NewTap for SYNs of IPv4 alone: at a busy device a tap of all segments takes as much time as the traffic.
+func NewSYNTap(tb testing.TB, p attach.PortRef) *Tap {
+	tb.Helper()
+	return newTap(tb, p, []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 6, K: unix.ETH_P_IP},
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 14 + 9},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 4, K: unix.IPPROTO_TCP},
+		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 14}, // the length of the IP header
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: 14 + 13},
+		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: SYN},
+		{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes},
+		{Code: unix.BPF_RET | unix.BPF_K},
+	})
+}
+
+func newTap(tb testing.TB, p attach.PortRef, filter []unix.SockFilter) *Tap {
+	tb.Helper()
 	t := &Tap{}
-	cut := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes}}
 	err := p.In(func() (err error) {
 		t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
@@ -65,7 +85,7 @@ func NewTap(tb testing.TB, p attach.PortRef) *Tap {
 		return errors.Join(
 			unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer),
 			unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
-			unix.SetsockoptSockFprog(t.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &cut[0]}),
+			unix.SetsockoptSockFprog(t.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}),
 			unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: ethPAll, Ifindex: p.Ifindex}),
 		)
 	})

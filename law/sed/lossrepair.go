@@ -62,7 +62,7 @@ func (p *LossRepairParams) At(rate law.Rate, buffer law.Bytes) (AtPort, error) {
 func LossRepairSpec() law.Spec {
 	return law.Spec{
 		Name: "lossrepair", Folder: "sed", Title: "SED, RSED (paper 001)", Params: func() any { return &LossRepairParams{Park: 150e3} }, Worlds: law.BothWorlds(),
-		Sites: []law.Site{law.SwitchPort}, Claims: []law.Resource{law.FirstPlace}, Metrics: repairMetrics(), Report: reportOf(repairMetrics()),
+		Sites: []law.Site{law.SwitchPort}, Claims: []law.Resource{law.FirstPlace}, Metrics: repairMetrics(), Report: law.ReportTotals(repairMetrics()),
 	}
 }
 

@@ -155,7 +155,7 @@ func spec(name string, params func() any) law.Spec {
 		Name: name, Folder: "sed", Title: "SED, RSED (paper 001)", Params: params, Worlds: law.BothWorlds(),
 		Sites:   []law.Site{law.SwitchPort, law.Controller, law.VMPort},
 		Signals: []law.Signal{law.Backlog, law.Drops, law.Deadline, law.Progress}, Claims: []law.Resource{law.ReceiveWindow},
-		Metrics: metrics(), Report: reportOf(metrics()),
+		Metrics: metrics(), Report: law.ReportTotals(metrics()),
 	}
 }
 
@@ -167,19 +167,4 @@ func metrics() []law.Metric {
 		{Name: "pauses", Kind: law.Total, Text: "times that a flow was paused"},
 		{Name: "held_acks", Kind: law.Total, Text: "ACKs of paused flows that waited at a host"},
 	}, repairMetrics()...)
-}
-
-// reportOf returns a report of these metrics, as far as a world counts them.
-func reportOf(metrics []law.Metric) func(law.Tally) ([]law.Value, []string) {
-	return func(t law.Tally) (totals []law.Value, trouble []string) {
-		for _, m := range metrics {
-			if n, counted := t[m.Name]; counted {
-				totals = append(totals, law.Value{Metric: m.Name, Value: float64(n)})
-			}
-		}
-		if t["failed"] > 0 {
-			trouble = append(trouble, "a message or a grant failed")
-		}
-		return totals, trouble
-	}
 }

@@ -65,5 +65,14 @@ func Spec() law.Spec {
 		Sites: []law.Site{law.Controller, law.VMPort}, Signals: []law.Signal{law.Backlog, law.Arrivals}, Claims: []law.Resource{law.ReceiveWindow},
 		Interval: func(params any) law.Duration { return params.(*Params).Interval },
 		New:      func(_ law.Site, params any, _ *law.Topology) (law.Law, error) { return New(*params.(*Params)) },
+		Metrics:  metrics(), Report: law.ReportTotals(metrics()),
+	}
+}
+
+func metrics() []law.Metric {
+	return []law.Metric{
+		{Name: "grants", Kind: law.Total, Text: "windows that the controller granted or released"},
+		{Name: "reports", Kind: law.Total, Text: "in the simulator: reports of switches to the controller"},
+		{Name: "report_bytes", Kind: law.Total, Text: "bytes of these reports as messages of the bus, without headers"},
 	}
 }

@@ -59,6 +59,7 @@ type Messenger struct {
 	queue    *event.Queue
 	o        Options
 	sites    []*Site
+	names    map[string]bool // of sites
 	pairs    map[[2]int]*pair
 	free     []*message
 	borrowed int64 // messages outside free
@@ -111,7 +112,7 @@ func New(q *event.Queue, o Options) (*Messenger, error) {
 	if o.Queue == 0 {
 		o.Queue = queueMost
 	}
-	return &Messenger{queue: q, o: o, pairs: map[[2]int]*pair{}}, nil
+	return &Messenger{queue: q, o: o, pairs: map[[2]int]*pair{}, names: map[string]bool{}}, nil
 }
 
 // Counts returns the counts as of now.

@@ -83,10 +83,8 @@ func (m *Messenger) Add(o SiteOptions) (*Site, error) {
 	case o.CommandBytes < 0 || o.CommandBytes > maxMessage:
 		return nil, fmt.Errorf("site %s: commands of %d bytes: set 1 to %d, or 0 for %d", o.Name, o.CommandBytes, maxMessage, commandBytes)
 	}
-	for _, s := range m.sites {
-		if s.name == o.Name {
-			return nil, fmt.Errorf("control: there are two sites named %s: names must differ", o.Name)
-		}
+	if m.names[o.Name] {
+		return nil, fmt.Errorf("control: there are two sites named %s: names must differ", o.Name)
 	}
 	if o.Inbox == 0 {
 		o.Inbox = queueMost
@@ -99,6 +97,7 @@ func (m *Messenger) Add(o SiteOptions) (*Site, error) {
 	s.service.Init((*served)(s))
 	s.tick.Init((*ticked)(s))
 	m.sites = append(m.sites, s)
+	m.names[o.Name] = true
 	s.wake(m.queue.Now())
 	return s, nil
 }

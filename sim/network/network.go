@@ -17,6 +17,9 @@
 package network
 
 import (
+	"cmp"
+	"slices"
+
 	"weir/experiment"
 	"weir/sim/event"
 )
@@ -39,7 +42,8 @@ type Network struct {
 	put      []putting  // packets that these inject or return meanwhile, from nextPut on
 	nextPut  int
 
-	Ports []*Port
+	Ports   []*Port
+	portsOf map[NodeID][]*Port // nil: SwitchPorts was not called yet
 	// OnDrop, if set, is called for every packet that is lost, before it returns to the pool.
 	OnDrop func(p *Port, pk *Packet, reason DropReason, now event.Time)
 	// Left, if set, is called for every packet that leaves the NIC of its host or is dropped before that, if the NIC is
@@ -199,17 +203,20 @@ func (n *Network) PortByName(name string) *Port {
 
 // SwitchPorts returns the ports of the switches with these names, in the order of Network.Ports.
 func (n *Network) SwitchPorts(names []string) []*Port {
-	of := make(map[NodeID]bool, len(names))
-	for _, name := range names {
-		if id, ok := n.ids[name]; ok {
-			of[id] = true
+	if n.portsOf == nil {
+		n.portsOf = map[NodeID][]*Port{}
+		for _, p := range n.Ports {
+			n.portsOf[p.Node] = append(n.portsOf[p.Node], p)
 		}
 	}
 	var ports []*Port
-	for _, p := range n.Ports {
-		if of[p.Node] {
-			ports = append(ports, p)
+	seen := make(map[NodeID]bool, len(names))
+	for _, name := range names {
+		if id, ok := n.ids[name]; ok && !seen[id] {
+			seen[id] = true
+			ports = append(ports, n.portsOf[id]...)
 		}
 	}
+	slices.SortFunc(ports, func(a, b *Port) int { return cmp.Compare(a.ID, b.ID) })
 	return ports
 }
