@@ -158,6 +158,12 @@ func NextTurn(turn, side uint8, payloadBytes, gsoBytes uint32, longest uint16) C
 	return CreditTurn{uint8(t), t&C.NATIVE_CREDIT_BEGINS != 0, uint16(t >> C.NATIVE_CREDIT_LONGEST)}
 }
 
+// CreditIsAgain reports whether data comes again after its receiver has acknowledged it: credit_is_again. end: sequence number behind
+// it; una: the furthest acknowledgement of its receiver.
+func CreditIsAgain(end, una uint32) bool {
+	return C.native_credit_is_again(C.weir_u32(end), C.weir_u32(una)) != 0
+}
+
 // CreditFits reports whether a segment belongs to its connection: credit_fits. sent: number behind the furthest data of its sender;
 // others: of the other end.
 func CreditFits(seq, sent, ack, others uint32) bool {

@@ -99,6 +99,11 @@ func (s *fairQSwitch) belongs(c *connection, pk *network.Packet) bool {
 	return native.CreditFits(pk.Seq(), sent(from, pk.Seq()), pk.Ack(), sent(1-from, pk.Ack()))
 }
 
+// isAgain reports whether data comes again after its receiver has acknowledged it.
+func (t *turns) isAgain(from int, pk *network.Packet) bool {
+	return t.known[1-from] && native.CreditIsAgain(pk.Seq()+uint32(pk.Payload()), t.una[1-from])
+}
+
 // took notes data that leaves by the port, and reports whether it begins a turn. e: the end that sent it.
 func (t *turns) took(from int, pk *network.Packet, e *native.End) bool {
 	if end := behind(pk); int32(end-t.sent[from]) > 0 || !t.has[from] {

@@ -214,6 +214,9 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, belongs bool, now ev
 	if q.sw.credit == 0 || !belongs {
 		return false
 	}
+	if q.sw.turns[c.slot].isAgain(side(pk), pk) {
+		return false
+	}
 	q.uses(c, pk, now)
 	return q.sw.turns[c.slot].took(side(pk), pk, e)
 }

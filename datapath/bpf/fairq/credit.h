@@ -150,12 +150,12 @@ __noinline int credit_uses(const struct segment *s, struct connection *c)
 	return 0;
 }
 
-// Handles data that leaves by this port. Reports whether it begins a turn: the other side sent last, or nobody.
+// Handles data that leaves by this port. Reports whether it begins a turn: it is new, and the other side sent last, or nobody.
 __noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
 {
 	__u8 side, turn, next;
 	__u16 before, longest;
-	__u32 segment;
+	__u32 segment, una;
 	struct end *e;
 	int begins;
 
@@ -164,6 +164,11 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 	side = s->side & 1;
 	e = &c->end[side];
 	turn = c->turn;
+	una = c->acks[!side].una;
+	if (unlikely(credit_is_again(s->seq + s->payload, una))) {
+		asked_again(s, gso, turn, e->longest, una);
+		return 0;
+	}
 	begins = credit_begins(turn, side);
 	credit_uses(s, c);
 	segment = credit_segment_of(s->payload, gso);
@@ -172,7 +177,7 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 	if (longest != before)
 		e->longest = longest;
 	next = credit_turns(side, s->payload, segment, longest);
-	asked_turn(s, gso, turn, next, begins, before, longest);
+	asked_turn(s, gso, turn, next, begins, before, longest, una);
 	if (turn != next)
 		c->turn = next;
 	return begins;

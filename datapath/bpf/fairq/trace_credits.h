@@ -190,16 +190,18 @@ static __always_inline int law_asks(__u32 id, struct law_asked *asked)
 	return 0;
 }
 
-// turns: the turn before the data, whether it begins one, and the turn after it, 8 bits each. longest: of the end before
-// and after it, 16 bits each.
-__noinline int law_turned(const struct segment *s, __u32 gso, __u32 turns, __u32 longest)
+// turns: the turn before the data, whether it begins one, and the turn after it, 8 bits each; above them, whether it came again.
+// longest: of the end before and after it, 16 bits each. una: the furthest acknowledgement of the other end.
+__noinline int law_turned(const struct segment *s, __u32 gso, __u32 turns, __u32 longest, __u32 una)
 {
-	struct law_asked asked = {.event = ASKED_TURN, .gso = gso};
+	struct law_asked asked = {.event = ASKED_TURN, .gso = gso, .una = una};
 
 	if (!s)
 		return 0;
 	asked.side = s->side & 1;
 	asked.payload = s->payload;
+	asked.sent = s->seq + s->payload;
+	asked.again = turns >> 24;
 	asked.turn = turns >> 16;
 	asked.begins = turns >> 8;
 	asked.answer = turns & 0xff;
@@ -208,8 +210,10 @@ __noinline int law_turned(const struct segment *s, __u32 gso, __u32 turns, __u32
 	return law_asks(port_id, &asked);
 }
 
-#define asked_turn(s, gso, turn, next, begins, longest, after)                                                      \
-	law_turned(s, gso, (__u32)(turn) << 16 | (__u32)(begins) << 8 | (next), (__u32)(longest) << 16 | (after))
+#define asked_turn(s, gso, turn, next, begins, longest, after, una)                                                 \
+	law_turned(s, gso, (__u32)(turn) << 16 | (__u32)(begins) << 8 | (next), (__u32)(longest) << 16 | (after), una)
+#define asked_again(s, gso, turn, longest, una)                                                                     \
+	law_turned(s, gso, 1u << 24 | (__u32)(turn) << 16 | (turn), (__u32)(longest) << 16 | (longest), una)
 
 // begins: whether its data begins a turn, and in bit 1 whether it completes the handshake.
 __noinline int law_opens(const struct segment *s, const struct connection *c, __u32 begins, __u32 sent, __u32 answer)

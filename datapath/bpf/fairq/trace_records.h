@@ -50,7 +50,7 @@ enum law_credit_event {
 };
 
 enum law_asked_event {
-	ASKED_TURN = 1,     // side, payload, gso, turn, longest; begins, longest_after, answer: the turn
+	ASKED_TURN = 1,     // side, payload, gso, turn, longest, sent: behind it, una; again, begins, longest_after, answer: the turn
 	ASKED_OPENS = 2,    // syn, opener, begins, completes, sent, ack; answer: enum credit_opens
 	ASKED_ANSWERED = 3, // opener, turn, side; answer
 	ASKED_ADVANCE = 4,  // una, ack; answer
@@ -192,7 +192,8 @@ struct law_asked {
 	__u8 pacing;
 	__u8 behind;
 	__u8 answered;
-	__u8 zero[2];
+	__u8 again;
+	__u8 zero;
 };
 
 struct law_order {

@@ -239,7 +239,8 @@ type lawtraceLawAsked struct {
 	Pacing       uint8
 	Behind       uint8
 	Answered     uint8
-	Zero         [2]uint8
+	Again        uint8
+	Zero         uint8
 }
 
 type lawtraceLawCount struct {

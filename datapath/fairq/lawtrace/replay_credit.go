@@ -26,6 +26,7 @@ const (
 	countReturned     = "credit_returns: requests that came back from the parking"
 	countHeld         = "  of them: held requests"
 	countTurned       = "credit_turn: data, whose turn it is"
+	countAgain        = "credit_is_again: data, whether it was acknowledged already"
 	countOpens        = "credit_opens"
 	countAnswered     = "credit_answered"
 	countAdvance      = "credit_advance"
@@ -34,7 +35,7 @@ const (
 
 var creditCounts = []string{
 	countMustPace, countPaces, countAcknowledged, countParked, countPromised, countRested, countRests, countUsed, countCounted, countOther, countRefused, countLater, countReturned, countHeld,
-	countTurned, countOpens, countAnswered, countAdvance, countUnconcerned,
+	countTurned, countAgain, countOpens, countAnswered, countAdvance, countUnconcerned,
 }
 
 // CreditCalls returns the rows of a report about promises and credits.
@@ -218,9 +219,14 @@ func (r *replay) asked(p place) error {
 	}
 	switch k.Event {
 	case askedTurn:
-		kernel := native.CreditTurn{Turn: uint8(k.Answer), Begins: k.Begins != 0, Longest: k.LongestAfter}
+		again := native.CreditIsAgain(k.Sent, k.Una)
+		is(countAgain, "credit_is_again", k.Again != 0, again)
+		kernel, ours := native.CreditTurn{Turn: uint8(k.Answer), Begins: k.Begins != 0, Longest: k.LongestAfter}, native.CreditTurn{Turn: k.Turn, Longest: k.Longest}
+		if !again {
+			ours = native.NextTurn(k.Turn, k.Side, k.Payload, k.Gso, k.Longest)
+		}
 		is(countTurned, fmt.Sprintf("credit_turn(turn=%d, side=%d, payload_bytes=%d, gso_bytes=%d, longest=%d)", k.Turn, k.Side, k.Payload, k.Gso, k.Longest),
-			kernel, native.NextTurn(k.Turn, k.Side, k.Payload, k.Gso, k.Longest))
+			kernel, ours)
 	case askedOpens:
 		is(countOpens, "credit_opens", k.Answer, uint32(s.Opens))
 	case askedAnswered:

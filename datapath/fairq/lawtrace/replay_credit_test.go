@@ -64,7 +64,7 @@ func (m *made) promises() {
 	rest := native.CreditAck{NowNs: 1e9, FloorBytes: 1461, Answered: 1, Ack: 9, Sent: 9}
 	answer := native.CreditAnswer{}
 	m.decides(creditRecord{Event: creditRested, Ack: rest, Promise: m.sw.CreditRests(madePort, &rest, 0, &answer), Answer: answer})
-	m.asks(lawtraceLawAsked{Event: askedTurn, Payload: 1448, Begins: 1, Answer: 1, LongestAfter: 1448})
+	m.asks(lawtraceLawAsked{Event: askedTurn, Payload: 1448, Begins: 1, Answer: 1, LongestAfter: 1448, Sent: 1448})
 	m.asks(lawtraceLawAsked{Event: askedOpens, Opener: 1, Begins: 1, Sent: 5, Ack: 5, Answer: native.CreditOpens})
 	m.asks(lawtraceLawAsked{Event: askedAnswered, Opener: 1, Turn: 6, Answer: 1})
 	m.asks(lawtraceLawAsked{Event: askedAdvance, Una: 5, Ack: 9, Answer: 4})
@@ -119,6 +119,8 @@ func TestReplay_FindsEveryCredit(t *testing.T) {
 		{"credit_turn(", question(0, func(k *lawtraceLawAsked) { k.Answer = 5 })},
 		{"credit_turn(", question(0, func(k *lawtraceLawAsked) { k.LongestAfter++ })},
 		{"credit_turn(", question(0, func(k *lawtraceLawAsked) { k.Begins = 0 })},
+		{"credit_is_again", question(0, func(k *lawtraceLawAsked) { k.Again = 1 })},
+		{"credit_is_again", question(0, func(k *lawtraceLawAsked) { k.Una = 1448 })},
 		{"credit_opens", question(1, func(k *lawtraceLawAsked) { k.Answer = native.CreditCompletes })},
 		{"credit_answered", question(2, func(k *lawtraceLawAsked) { k.Answer = 0 })},
 		{"credit_advance", question(3, func(k *lawtraceLawAsked) { k.Answer++ })},

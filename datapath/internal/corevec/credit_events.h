@@ -21,6 +21,7 @@ enum {
 	CREDIT_EVENT_ADVANCE,
 	CREDIT_EVENT_FITS,
 	CREDIT_EVENT_RETURNS,
+	CREDIT_EVENT_AGAIN,
 };
 
 struct credit_event {
@@ -81,6 +82,9 @@ WEIR_INLINE int credit_asked(struct credit_event *e)
 		return 0;
 	case CREDIT_EVENT_ADVANCE:
 		e->result = credit_advance(e->una, e->number);
+		return 0;
+	case CREDIT_EVENT_AGAIN:
+		e->result = credit_is_again(e->seq, e->una);
 		return 0;
 	case CREDIT_EVENT_FITS:
 		e->result = credit_fits(e->seq, e->sent, e->number, e->others);

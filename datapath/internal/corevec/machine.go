@@ -43,7 +43,7 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 		"credit": func() vector.Machine {
 			return &machine[coretest.CoreCreditEvent]{run: run, state: []string{"state_", "answer_"}, events: map[string]uint64{
 				"acknowledge": 1, "rest": 2, "used": 3, "counts_other": 4, "other": 5, "refused": 6, "concerns": 7, "turn": 8, "opens": 9,
-				"answered": 10, "advance": 11, "fits": 12, "returns": 13,
+				"answered": 10, "advance": 11, "fits": 12, "returns": 13, "again": 14,
 			}}
 		},
 		"grant": func() vector.Machine {
