@@ -26,7 +26,7 @@ func TestBadFiles(t *testing.T) {
 			"bad.yaml:5: topology.links.0.rate: 0 is not a rate; above 0kbit"},
 		{"a rate that overflows", "100Mbit", "99999999Gbit", `bad.yaml:6: network.rate: rate "99999999Gbit" is too large; at most 9007199Gbit`},
 		{"a million hosts", "dumbbell, senders: 4, receivers: 1, hypervisors: false", "racks, racks: 100, servers: 250, vms: 40",
-			"bad.yaml:5: topology: it has 1025101 nodes, 101 of them switches; at most 20000 nodes and 1500 switches: fewer servers, fewer VMs, or no hypervisors"},
+			"bad.yaml:5: topology: it has 1025101 nodes, 101 of them switches; at most 60000 nodes and 1500 switches: fewer servers, fewer VMs, or no hypervisors"},
 		{"odd pods", "dumbbell, senders: 4, receivers: 1", "fat_tree, pods: 5", "bad.yaml:5: topology.pods: 5 is odd, but half of a switch's ports must lead up; an even number of pods"},
 		{"too many pods", "dumbbell, senders: 4, receivers: 1", "fat_tree, pods: 48", `bad.yaml:5: topology.pods: "48" is out of range; at least 2 and at most 32`},
 		{"pods and servers", "dumbbell, senders: 4, receivers: 1", "fat_tree, pods: 4, servers: 2",
