@@ -184,7 +184,7 @@ func TestLawsByPolicy(t *testing.T) {
 	m.until("it waits for policies", func(s *agentd.Status) bool { return s.Switch.Laws.Off == "no policy has a law for its ports" })
 	testnet.Until(t, "the controller knows the laws of the agent", func() bool {
 		e := m.newest(func(e *weirv1.Events) bool { return e.GetSwitch() != 0 && e.GetInventory() != nil })
-		return strings.Join(e.GetInventory().GetLaws(), " ") == "ecn fairq"
+		return strings.Join(e.GetInventory().GetLaws(), " ") == "ecn fairq lossrepair"
 	})
 	stop := m.numbered()
 	if s := m.send(fairqPlan(t, `{}`, 100, 1)); s.GetProblem() != "" {
