@@ -239,34 +239,13 @@ func TestAttack_SlowConsumer(t *testing.T) {
 	k := newKit(t)
 	s := k.server(nil)
 	hold := make(chan struct{})
-	c, err := NewControl(ControlConfig{
-		Client: k.client(k.enrol("controller/c1"), s.URL()), Heartbeat: func(*weirv1.Heartbeat) {}, Events: func(string, *weirv1.Events) { <-hold },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	defer close(hold)
-	until(t, "connection", c.conn.Connected)
-	flush(t, c.conn)
 	a, _ := k.agent(k.enrol("agent/sw1"), s.URL())
-	for range 10 { // its events wait; its telemetry does not
-		if err := a.SendEvents(&weirv1.Events{Host: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := a.SendTelemetry(telemetryOf(7)); err != nil {
-		t.Fatal(err)
-	}
-	<-c.Inbox().Telemetry()
-	if _, m, ok := c.Inbox().Next(); !ok || m.GetPorts()[0].GetBacklogBytes() != 7 {
-		t.Errorf("%v", m)
-	}
 
 	// Two observers: one has a queue of ten messages and does not read, and the other gets all.
 	slow, fast := k.dial(k.enrol("observer/slow"), s.URL()), k.dial(k.enrol("observer/fast"), s.URL())
 	got := make(chan *nats.Msg, 1000)
-	err = errors.Join(slow.listen("weir.v1.tel.*", 10, func(*nats.Msg) { <-hold }), fast.listen("weir.v1.tel.*", 1000, func(m *nats.Msg) { got <- m }))
+	err := errors.Join(slow.listen("weir.v1.tel.*", 10, func(*nats.Msg) { <-hold }), fast.listen("weir.v1.tel.*", 1000, func(m *nats.Msg) { got <- m }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -189,6 +189,28 @@ func (c *Conn) listen(subject string, messages int, f func(*nats.Msg)) error {
 	return s.SetPendingLimits(messages, MaxPending)
 }
 
+// listenInOrder subscribes f to several subjects. It runs f for one message after the other, in the order in which they came. NATS has no such order
+// for subscriptions with a function each.
+func (c *Conn) listenInOrder(messages int, f func(*nats.Msg), subjects ...string) error {
+	came := make(chan *nats.Msg, messages)
+	for _, subject := range subjects {
+		if _, err := c.nc.ChanSubscribe(subject, came); err != nil {
+			return fmt.Errorf("subscribe to %s: %w", subject, err)
+		}
+	}
+	c.done.Go(func() {
+		for {
+			select {
+			case <-c.stop:
+				return
+			case m := <-came:
+				f(m)
+			}
+		}
+	})
+	return nil
+}
+
 // settle waits until the server has what was subscribed, so that no message is lost that others send from now on. Without a
 // server it does not wait: subscriptions go out when one is connected.
 func (c *Conn) settle() {

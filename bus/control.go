@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 	"weir/internal/counts"
 )
 
-// maxAgents limits the agents that a controller knows.
-const maxAgents = MaxConnections
+const (
+	maxAgents     = MaxConnections // that a controller knows
+	agentMessages = 4096           // of all agents that wait for this process; more are lost
+)
 
 // Inbox receives what agents send to a controller. Telemetry waits in one place per agent: a newer report replaces one that was
 // not read yet. Events wait in a queue. An agent that sends more than its share
@@ -178,8 +181,13 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 		cfg.Heartbeat(h)
 	}
 	err = errors.Join(conn.role(pki.Controller),
-		conn.listen(telemetryPrefix+"*", 65536, c.inbox.telemetry),
-		conn.listen(eventsPrefix+"*", 65536, events),
+		conn.listenInOrder(agentMessages, func(m *nats.Msg) { // arrivals of an interval come before its telemetry, which decides
+			if strings.HasPrefix(m.Subject, eventsPrefix) {
+				events(m)
+			} else {
+				c.inbox.telemetry(m)
+			}
+		}, telemetryPrefix+"*", eventsPrefix+"*"),
 		conn.listen(controlPrefix+"*", 1024, heartbeat))
 	if err != nil {
 		conn.Close()

@@ -169,11 +169,14 @@ func (a *agents) arrived(name string, e *weirv1.Events) {
 func (l *letters) next() (name string, e *weirv1.Events, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ring.len() == 0 {
-		return "", nil, false
+	var q *queue[*weirv1.Events]
+	for q == nil { // of may have taken an agent's messages
+		if l.ring.len() == 0 {
+			return "", nil, false
+		}
+		name = l.ring.pop()
+		q = l.byAgent[name]
 	}
-	name = l.ring.pop()
-	q := l.byAgent[name]
 	e = q.pop()
 	if q.len() > 0 {
 		l.ring.push(name)
@@ -183,7 +186,23 @@ func (l *letters) next() (name string, e *weirv1.Events, ok bool) {
 	return name, e, true
 }
 
-// step takes one message of each kind, if there are any. It reports whether there were.
+// of takes the messages of an agent that wait.
+func (l *letters) of(name string) (list []*weirv1.Events) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.byAgent[name]
+	if q == nil {
+		return nil
+	}
+	for q.len() > 0 {
+		list = append(list, q.pop())
+	}
+	delete(l.byAgent, name)
+	return list
+}
+
+// step takes one message of each kind, if there are any. It reports whether there were. What an agent sent before a report comes before it, too:
+// the report decides about the arrivals of its interval.
 func (a *agents) step(now time.Duration) (busy bool) {
 	if name, e, ok := a.mail.next(); ok {
 		busy = true
@@ -192,6 +211,9 @@ func (a *agents) step(now time.Duration) (busy bool) {
 	inbox := a.bus.Control().Inbox()
 	if name, t, ok := inbox.Next(); ok {
 		busy = true
+		for _, e := range a.mail.of(name) {
+			a.events(now, name, e)
+		}
 		a.telemetry(now, inbox.Came().Sub(a.core.begun), name, t)
 	}
 	if now >= a.wake() {

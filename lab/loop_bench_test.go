@@ -144,23 +144,12 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 	if len(took) == 0 {
 		b.Fatalf("none of %d signals was answered", b.N)
 	}
-	report(b, took, "to-ACK")
+	testnet.ReportTimes(b, took, "to-ACK")
 	for i, name := range []string{"reading", "bus", "law", "enforced"} {
-		report(b, k.parts[i], "part-"+name)
+		testnet.ReportTimes(b, k.parts[i], "part-"+name)
 	}
 	b.ReportMetric(float64(missed), "not-seen")
 	b.ReportMetric(0, "ns/op")
-}
-
-// report reports percentiles of times in µs.
-func report(b *testing.B, times []time.Duration, what string) {
-	if len(times) == 0 {
-		return
-	}
-	slices.Sort(times)
-	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "p99.9": 0.999} {
-		b.ReportMetric(float64(times[min(int(part*float64(len(times))), len(times)-1)].Microseconds()), name+"-us-"+what)
-	}
 }
 
 // dial connects an operator to the bus of the lab's controller.

@@ -52,7 +52,7 @@ func benchmarkRate(b *testing.B) {
 	if len(took) == 0 || len(took) < b.N*9/10 {
 		b.Fatalf("of %d changes only %d were seen", b.N, len(took))
 	}
-	reportTimes(b, took, "packet")
+	testnet.ReportTimes(b, took, "to-packet")
 	b.ReportMetric(float64(b.N-len(took)), "not-seen")
 	b.ReportMetric(0, "ns/op")
 }
@@ -176,8 +176,8 @@ func benchmarkDeadline(b *testing.B) {
 	if len(took) == 0 || len(took) < b.N*9/10 {
 		b.Fatalf("of %d declarations only %d were seen", b.N, len(took))
 	}
-	reportTimes(b, took, "ACK")
-	reportTimes(b, answered, "answer")
+	testnet.ReportTimes(b, took, "to-ACK")
+	testnet.ReportTimes(b, answered, "to-answer")
 	b.ReportMetric(float64(b.N-len(took)), "not-seen")
 	b.ReportMetric(0, "ns/op")
 }

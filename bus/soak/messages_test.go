@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,20 +69,11 @@ func benchmarkMessages(b *testing.B, how string) {
 	if how == inBand && sent < uint64(b.N) {
 		b.Fatalf("%d reports were answered, by %d frames", b.N, sent)
 	}
-	reportTimes(b, took, "ACK")
+	testnet.ReportTimes(b, took, "to-ACK")
 	b.ReportMetric((cpuOf(controller)-cpu[0])*100/seconds, "controller-%")
 	b.ReportMetric((cpuOf(agent)-cpu[1])*100/seconds, "agent-%")
 	b.ReportMetric(float64(w.received()-bytes+sent*uint64(frameBytes(b)))/float64(b.N), "bytes-an-answer")
 	b.ReportMetric(0, "ns/op")
-}
-
-// reportTimes reports percentiles of times.
-func reportTimes(b *testing.B, took []time.Duration, to string) {
-	b.Helper()
-	slices.Sort(took)
-	for name, part := range map[string]float64{"p50": 0.5, "p99": 0.99, "p99.9": 0.999} {
-		b.ReportMetric(float64(took[min(int(part*float64(len(took))), len(took)-1)].Microseconds()), name+"-us-to-"+to)
-	}
 }
 
 const inBand = "in-band"
