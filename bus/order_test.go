@@ -8,8 +8,8 @@ import (
 	"weir/bus/weirv1"
 )
 
-// What an agent sent before a report is at the controller before it, however long it takes to decode: the report decides about the arrivals of
-// its interval.
+// Events of an agent are at the controller before a report that the agent sent after them, however long they take to decode: the report decides
+// about the arrivals of its interval.
 func TestControl_EventsBeforeTheReportThatFollows(t *testing.T) {
 	k := newKit(t)
 	url := k.server(nil).URL()

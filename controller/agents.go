@@ -201,8 +201,8 @@ func (l *letters) of(name string) (list []*weirv1.Events) {
 	return list
 }
 
-// step takes one message of each kind, if there are any. It reports whether there were. What an agent sent before a report comes before it, too:
-// the report decides about the arrivals of its interval.
+// step takes one message of each kind, if there are any. It reports whether there were. Events of an agent come before its report: the report
+// decides about the arrivals of its interval.
 func (a *agents) step(now time.Duration) (busy bool) {
 	if name, e, ok := a.mail.next(); ok {
 		busy = true
