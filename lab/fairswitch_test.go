@@ -15,13 +15,14 @@ import (
 	fairqlaw "weir/law/fairq"
 )
 
-// hardwareNet is a switch with three guests on links that the model carries.
+// hardwareNet is a switch with three guests on links that the model carries. The receiver's is slower, so what the senders
+// send waits in its queue.
 func hardwareNet() *graphBuilder {
 	g := &graphBuilder{kind: "rtl"}
 	g.sw("switch")
-	for _, host := range []string{"sender1", "sender2", "receiver1"} {
-		g.host(host, "switch", 6*mbit)
-	}
+	g.host("sender1", "switch", 6*mbit)
+	g.host("sender2", "switch", 6*mbit)
+	g.host("receiver1", "switch", 3*mbit)
 	return g
 }
 
