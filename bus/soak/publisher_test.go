@@ -242,7 +242,8 @@ func connected(ctx context.Context, all []*publisher) error {
 	return nil
 }
 
-// publish sends reports at a fixed rate, from as many goroutines as there are processors.
+// publish sends reports at a fixed rate, from as many goroutines as there are processors. Clocks of switches differ, so their
+// reports are spread over the interval.
 func (p *publishing) publish(ctx context.Context, host *publisher, all []*publisher, mu *sync.Mutex, sent map[uint64]time.Time, out *published) error {
 	begin, cpu := time.Now(), cpuOf(os.Getpid())
 	end := begin.Add(p.For)
@@ -255,8 +256,8 @@ func (p *publishing) publish(ctx context.Context, host *publisher, all []*publis
 			c := &counts[g]
 			next := begin
 			for n := uint64(1); time.Now().Before(end) && ctx.Err() == nil; n++ {
-				time.Sleep(time.Until(next))
 				for i := g; i < len(all); i += parts {
+					time.Sleep(time.Until(next.Add(p.Every * time.Duration(i) / time.Duration(len(all)))))
 					a := all[i]
 					if a.number == 1 {
 						mu.Lock()

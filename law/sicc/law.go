@@ -55,6 +55,7 @@ type port struct {
 	queue  uint64  // q, bytes
 	mean   float64 // Q, bytes
 	opened int64   // beta: flows that began minus flows that ended, in this interval
+	read   uint64  // Counts.Reported at its last reading
 
 	on      bool
 	since   time.Duration // when on was set (SI-2)
@@ -112,12 +113,13 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 			out = l.arrive(now, law.Port{Switch: e.At, N: e.Ports[i].N}, &e.Ports[i], out)
 		}
 	case *telemetry.Telemetry:
+		before := l.counts.Reported
 		for i := range e.Ports {
 			if at := l.port(law.Port{Switch: e.At, N: e.Ports[i].N}); at != nil {
 				out = l.decide(now, at, &e.Ports[i], out)
 			}
 		}
-		out = l.quiet(now, e, out)
+		out = l.quiet(now, e.At, before, out)
 	}
 	return out
 }
@@ -125,6 +127,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 // decide is the part of Algorithm 1 that runs each interval for each port (SPEC 1.4).
 func (l *Law) decide(now time.Duration, at *port, r *telemetry.Port, out []law.Action) []law.Action {
 	l.counts.Reported++
+	at.read = l.counts.Reported
 	at.queue = r.BacklogBytes
 	at.mean += l.p.QueueWeight * (float64(at.queue) - at.mean) // SI-1
 	opened := at.opened
@@ -292,14 +295,10 @@ func (l *Law) drop(at *port, i int, out []law.Action) []law.Action {
 	return out
 }
 
-// quiet decides about ports with an incast that a reading leaves out: nothing waits there.
-func (l *Law) quiet(now time.Duration, e *telemetry.Telemetry, out []law.Action) []law.Action {
-	for _, at := range l.switches[e.At] {
-		if !at.on && at.opened == 0 && at.mean < 1 {
-			continue
-		}
-		listed := slices.ContainsFunc(e.Ports, func(p telemetry.Port) bool { return p.N == at.at.N })
-		if !listed {
+// quiet decides about ports with an incast that a reading leaves out: nothing waits there. before is Counts.Reported at its begin.
+func (l *Law) quiet(now time.Duration, s law.Switch, before uint64, out []law.Action) []law.Action {
+	for _, at := range l.switches[s] {
+		if at.read <= before && (at.on || at.opened != 0 || at.mean >= 1) {
 			out = l.decide(now, at, &telemetry.Port{N: at.at.N}, out)
 		}
 	}
