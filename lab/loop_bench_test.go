@@ -25,40 +25,48 @@ import (
 )
 
 const (
-	loopRacks, loopServers = 4, 7
-	loopEvery              = 5 * time.Millisecond // T
-	loopCore               = 100 * mbit
-	loopIdle               = 40 * mbit // of the flow whose ACKs are watched
-	loopTo                 = "rack4.server1"
-	loopWatched            = "rack2.server4" // in the middle of the hosts
-	loopPeer               = "rack4.server4"
-	loopMessage            = 10_000
+	loopRacks   = 4
+	loopEvery   = 5 * time.Millisecond // T
+	loopCore    = 100 * mbit
+	loopIdle    = 40 * mbit // of the flow whose ACKs are watched
+	loopTo      = "rack4.server1"
+	loopMessage = 10_000
 )
 
-// BenchmarkLoop measures, in four racks of seven hypervisors with agents, the time from a signal at the core switch to an ACK at a VM that is
+// BenchmarkLoop measures, in four racks of hypervisors with agents, the time from a signal at the core switch to an ACK at a VM that is
 // limited because of it. Packets are captured: SYNs where they enter the core, and ACKs at the VM of one host in the middle of the racks.
 //
+//	hosts=28   hypervisors, and as many agents that a decision wakes on this machine; hosts=4: one in each rack
 //	of=signal  one SYN is an incast (on_fraction: 0.001): the control loop alone
-//	of=incast  21 VMs begin to send 10 KB to one, and the law has its defaults; from the first SYN
+//	of=incast  all VMs of three racks begin to send 10 KB to one, and the law has its defaults; from the first SYN
 //	load=idle  one flow at 40 Mbit/s, whose ACKs are watched: no queue. load=full: three flows fill a link of 100 Mbit/s
 //
 // The controller keeps its decisions for `weir trace`, and they give the parts of the time. reading is until the core's agent reads its
 // counters, up to T. bus is until the report is at the controller, law until the decision, and enforced until the ACK.
 func BenchmarkLoop(b *testing.B) {
-	g := racks(loopRacks, loopServers, true)
-	for i := range g.Links {
-		g.Links[i].Rate = min(g.Links[i].Rate, loopCore)
-	}
-	l := upWithAgents(b, "loop", g, testAgent(b))
-	k := &loopKit{Lab: l, b: b, random: rand.New(rand.NewPCG(1, 2)), watched: testnet.NewTap(b, portOf(b, l, loopWatched+"->"+loopWatched+hypervisorSuffix))}
-	for rack := range loopRacks - 1 {
-		k.signals = append(k.signals, testnet.NewSYNTap(b, portOf(b, l, fmt.Sprintf("core->tor%d", rack+1))))
-	}
-	k.listen()
-	for _, of := range []string{"signal", "incast"} {
-		for _, load := range []string{"idle", "full"} {
-			b.Run("of="+of+"/load="+load, func(b *testing.B) { k.run(b, g, of, load) })
-		}
+	for _, perRack := range []int{7, 1} {
+		b.Run(fmt.Sprint("hosts=", loopRacks*perRack), func(b *testing.B) {
+			g := racks(loopRacks, perRack, true)
+			for i := range g.Links {
+				g.Links[i].Rate = min(g.Links[i].Rate, loopCore)
+			}
+			l := upWithAgents(b, "loop", g, testAgent(b))
+			k := &loopKit{Lab: l, b: b, random: rand.New(rand.NewPCG(1, 2)), perRack: perRack}
+			k.watchedVM, k.peer = k.name(2, 4), k.name(4, 4) // in the middle of the hosts
+			k.watched = testnet.NewTap(b, portOf(b, l, k.watchedVM+"->"+k.watchedVM+hypervisorSuffix))
+			for rack := range loopRacks - 1 {
+				k.signals = append(k.signals, testnet.NewSYNTap(b, portOf(b, l, fmt.Sprintf("core->tor%d", rack+1))))
+			}
+			k.listen()
+			for _, of := range []string{"signal", "incast"} {
+				if of == "incast" && perRack == 1 {
+					continue // three senders are none
+				}
+				for _, load := range []string{"idle", "full"} {
+					b.Run("of="+of+"/load="+load, func(b *testing.B) { k.run(b, g, of, load) })
+				}
+			}
+		})
 	}
 }
 
@@ -66,20 +74,28 @@ type loopKit struct {
 	*Lab
 	b       *testing.B
 	random  *rand.Rand
-	watched *testnet.Tap
-	signals []*testnet.Tap // at the core
-	servers map[string]netip.AddrPort
-	shift   uint8
-	window  int // of the last ACK
-	bus     *bus.Conn
-	parts   [4][]time.Duration
+	perRack int
+
+	watchedVM, peer string
+	watched         *testnet.Tap
+	signals         []*testnet.Tap // at the core
+	servers         map[string]netip.AddrPort
+	shift           uint8
+	window          int // of the last ACK
+	bus             *bus.Conn
+	parts           [4][]time.Duration
+}
+
+// name returns a server of a rack. There are perRack, so a number may stand for an earlier server.
+func (k *loopKit) name(rack, server int) string {
+	return fmt.Sprintf("rack%d.server%d", rack, 1+(server-1)%k.perRack)
 }
 
 // listen has all servers of the last rack read what comes.
 func (k *loopKit) listen() {
 	k.servers = map[string]netip.AddrPort{}
-	for i := range loopServers {
-		name := fmt.Sprintf("rack%d.server%d", loopRacks, i+1)
+	for i := range k.perRack {
+		name := k.name(loopRacks, i+1)
 		var l net.Listener
 		err := k.Enter(name, func() (err error) {
 			l, err = net.Listen("tcp4", netip.AddrPortFrom(k.Addr(name, 0), 0).String())
@@ -111,7 +127,7 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 	case "signal":
 		p.OnFraction, p.SourceShare = 0.001, 0
 	case "incast":
-		senders = (loopRacks - 1) * loopServers
+		senders = (loopRacks - 1) * k.perRack
 	}
 	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{"sicc"}, At: []string{"core", "tor1", "tor2", "tor3", "tor4"}, Params: map[string]any{"sicc": p}}
 	stop, err := k.Enforce(r, Laws{"sicc": Controlled(sicc.Spec())})
@@ -169,9 +185,9 @@ func (k *loopKit) dial(c *controlled) {
 // streams has VMs send until ctx is done: the watched one, at its rate or as fast as it can, and two others.
 func (k *loopKit) streams(ctx context.Context, load string) {
 	k.b.Helper()
-	pairs := [][2]string{{loopWatched, loopPeer}}
+	pairs := [][2]string{{k.watchedVM, k.peer}}
 	if load == "full" {
-		pairs = append(pairs, [2]string{"rack1.server2", "rack4.server2"}, [2]string{"rack3.server3", "rack4.server3"})
+		pairs = append(pairs, [2]string{k.name(1, 2), k.name(4, 2)}, [2]string{k.name(3, 3), k.name(4, 3)})
 	}
 	for _, pair := range pairs {
 		c := k.connect(pair[0], pair[1])
@@ -217,7 +233,7 @@ func (k *loopKit) event(look <-chan time.Time, i, senders int) (time.Duration, b
 			break
 		}
 		if time.Now().After(end) {
-			k.b.Fatalf("the window of %s stays at %d", loopWatched, k.window)
+			k.b.Fatalf("the window of %s stays at %d", k.watchedVM, k.window)
 		}
 	}
 	<-time.After(5*time.Millisecond + time.Duration(k.random.Int64N(int64(2*loopEvery)))) // signals come at any time of T
@@ -265,11 +281,11 @@ func (k *loopKit) event(look <-chan time.Time, i, senders int) (time.Duration, b
 	return limited.Sub(began), true
 }
 
-// sockets makes a socket in the namespace of each sender. One sender is one of the first rack's by turns, and 21 are all.
+// sockets makes a socket in the namespace of each sender. One sender is one of the first rack's by turns, and otherwise all send.
 func (k *loopKit) sockets(i, senders int) (fds []int) {
 	k.b.Helper()
 	for n := range senders {
-		name := fmt.Sprintf("rack%d.server%d", 1+n/loopServers, 1+(i+n)%loopServers)
+		name := k.name(1+n/k.perRack, 1+i+n)
 		err := k.Enter(name, func() error {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
@@ -310,7 +326,7 @@ func (k *loopKit) acks(limited func(at time.Time)) {
 			if scale := s.Option(3); len(scale) > 0 {
 				k.shift = scale[0]
 			}
-		case s.From == k.servers[loopPeer]:
+		case s.From == k.servers[k.peer]:
 			if k.window = int(s.Window) << k.shift; k.window < sizeOfLimited {
 				limited(s.At)
 			}
