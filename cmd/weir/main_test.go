@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			wd, err := os.Getwd()
 			env.Setenv("EXPERIMENTS", wd+"/../../experiments")
+			env.Setenv("LAB", fmt.Sprint("ts", os.Getpid())) // names of labs begin with it: other tests may run on this machine
 			return err
 		},
 	})
