@@ -140,7 +140,7 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkScale -benchtime 50x ./law/gcc
 	$(GO) test -timeout 30m -run '^$$' -bench BenchmarkHost_VMs -benchtime 1x ./datapath/host
 
-bench-loop: deps-test ## from a signal at a switch to an ACK that is limited because of it, with 28 and with 4 hypervisors in four racks, each with an agent, 1000 times each: minutes; LOOP='hosts=28/of=signal/load=idle' is one of six
+bench-loop: deps-test ## from a signal at a switch to an ACK that is limited because of it: 28 and 4 hypervisors with agents, 1000 times each, minutes; LOOP='hosts=28/of=signal/load=idle' is one of six
 	@scripts/need-root
 	@echo "how to read it: to-ACK: from the SYN that is the signal, or the first of an incast of 21 VMs, to the first limited ACK; part-reading: of it, until"
 	@echo "the switch's agent reads its counters (T is 5 ms); part-bus: until the report is at the controller; part-law: until the law has decided; part-enforced: until the ACK"

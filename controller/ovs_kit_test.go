@@ -48,6 +48,8 @@ type racks struct {
 type host struct {
 	ns   *testnet.Namespace
 	ip   net.IP
+	mac  net.HardwareAddr
+	link int // ifindex
 	echo *net.UDPConn
 }
 
@@ -61,9 +63,32 @@ func newRacks(tb testing.TB, leaves, spines, perLeaf int) *racks {
 			r.addHost(tb, l, h)
 		}
 	}
+	r.knowAddresses(tb)
 	r.OpenVSwitch = testnet.NewOpenVSwitch(tb, r.fabric)
 	r.makeBridges(tb)
 	return r
+}
+
+// knowAddresses has all hosts know each other's MAC address, except the first of each rack, which ask for it. Answers stay in a
+// table of 1024 entries that all namespaces of a machine share. With 28 hosts they would fill most of it, and connections of
+// tests beside this one would fail.
+func (r *racks) knowAddresses(tb testing.TB) {
+	for i, a := range r.hosts {
+		if i%r.perLeaf == 0 {
+			continue
+		}
+		a.ns.Must(tb, func() error {
+			for _, b := range r.hosts {
+				if a == b {
+					continue
+				}
+				if err := netlink.NeighSet(&netlink.Neigh{LinkIndex: a.link, State: netlink.NUD_PERMANENT, IP: b.ip, HardwareAddr: b.mac}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 }
 
 func leafHost(l, h int) string  { return fmt.Sprintf("l%dh%d", l, h) }
@@ -144,6 +169,7 @@ func (r *racks) addHost(tb testing.TB, l, h int) {
 		if err := netlink.LinkSetUp(link); err != nil {
 			return err
 		}
+		n.mac, n.link = link.Attrs().HardwareAddr, link.Attrs().Index
 		n.echo, err = net.ListenUDP("udp4", &net.UDPAddr{IP: n.ip, Port: 7})
 		return err
 	})
