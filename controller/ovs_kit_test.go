@@ -13,6 +13,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 	"weir/internal/testroot"
 )
@@ -49,7 +50,7 @@ type host struct {
 	ns   *testnet.Namespace
 	ip   net.IP
 	mac  net.HardwareAddr
-	link int // ifindex
+	port attach.PortRef
 	echo *net.UDPConn
 }
 
@@ -69,25 +70,14 @@ func newRacks(tb testing.TB, leaves, spines, perLeaf int) *racks {
 	return r
 }
 
-// knowAddresses has all hosts know each other's MAC address, except the first of each rack, which ask for it. Answers stay in a
-// table of 1024 entries that all namespaces of a machine share. With 28 hosts they would fill most of it, and connections of
-// tests beside this one would fail.
+// knowAddresses has all hosts know each other's MAC address, except the first of each rack, which ask for it.
 func (r *racks) knowAddresses(tb testing.TB) {
 	for i, a := range r.hosts {
-		if i%r.perLeaf == 0 {
-			continue
-		}
-		a.ns.Must(tb, func() error {
-			for _, b := range r.hosts {
-				if a == b {
-					continue
-				}
-				if err := netlink.NeighSet(&netlink.Neigh{LinkIndex: a.link, State: netlink.NUD_PERMANENT, IP: b.ip, HardwareAddr: b.mac}); err != nil {
-					return err
-				}
+		for _, b := range r.hosts {
+			if i%r.perLeaf != 0 && a != b {
+				testnet.Know(tb, a.port, b.mac, b.ip)
 			}
-			return nil
-		})
+		}
 	}
 }
 
@@ -169,7 +159,7 @@ func (r *racks) addHost(tb testing.TB, l, h int) {
 		if err := netlink.LinkSetUp(link); err != nil {
 			return err
 		}
-		n.mac, n.link = link.Attrs().HardwareAddr, link.Attrs().Index
+		n.mac, n.port = link.Attrs().HardwareAddr, attach.PortRef{Name: leafHost(l, h), Ifindex: link.Attrs().Index, Enter: n.ns.Enter}
 		n.echo, err = net.ListenUDP("udp4", &net.UDPAddr{IP: n.ip, Port: 7})
 		return err
 	})

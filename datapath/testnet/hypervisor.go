@@ -58,8 +58,10 @@ func NewHypervisor(tb testing.TB, guests, peers int, o PathOptions) *Hypervisor 
 	connect(tb, &up, &far, o)
 	h.Uplink = attach.PortRef{Name: "uplink", Ifindex: up.index, Enter: h.Host.Enter}
 	h.Far = attach.PortRef{Name: "far end of the uplink", Ifindex: far.index, Enter: h.Peer.Enter}
+	var all []net.IP // of peers
 	for i := range peers {
 		addAddresses(tb, h.Far, PeerIPv4(i), PeerIPv6(i))
+		all = append(all, PeerIPv4(i), PeerIPv6(i))
 	}
 	for i := range guests {
 		guest := NewNamespace(tb)
@@ -70,13 +72,9 @@ func NewHypervisor(tb testing.TB, guests, peers int, o PathOptions) *Hypervisor 
 		addAddresses(tb, inside, GuestIPv4(i), GuestIPv6(i))
 		h.Guests = append(h.Guests, guest)
 		h.Ports = append(h.Ports, attach.PortRef{Name: port.name, Ifindex: port.index, Enter: h.Host.Enter})
-		guest.Must(tb, func() error {
-			l, err := netlink.LinkByIndex(eth.index)
-			if err == nil {
-				h.MACs = append(h.MACs, l.Attrs().HardwareAddr)
-			}
-			return err
-		})
+		h.MACs = append(h.MACs, eth.mac)
+		Know(tb, inside, far.mac, all...)
+		Know(tb, h.Far, eth.mac, GuestIPv4(i), GuestIPv6(i))
 		settle(tb, inside)
 		settle(tb, h.Ports[i])
 	}

@@ -47,6 +47,7 @@ type device struct {
 	ns     *Namespace
 	name   string
 	index  int
+	mac    net.HardwareAddr
 	ipv4   net.IP
 	ipv6   net.IP
 	bridge bool // the device is a port of the bridge
@@ -96,6 +97,12 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 	for _, port := range []attach.PortRef{p.Uplink, p.In, p.Port, p.Rx} {
 		settle(tb, port)
 	}
+	addresses := 2
+	if o.NoIPv6 {
+		addresses = 1
+	}
+	Know(tb, p.Uplink, rx.mac, []net.IP{ReceiverIPv4, ReceiverIPv6}[:addresses]...)
+	Know(tb, p.Rx, up.mac, []net.IP{SenderIPv4, SenderIPv6}[:addresses]...)
 	return p
 }
 
@@ -123,7 +130,7 @@ func (d *device) up(o PathOptions) error {
 	if err != nil {
 		return err
 	}
-	d.index = l.Attrs().Index
+	d.index, d.mac = l.Attrs().Index, l.Attrs().HardwareAddr
 	if err := offloads(d.name, o); err != nil {
 		return err
 	}
