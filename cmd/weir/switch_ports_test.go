@@ -18,8 +18,8 @@ import (
 // it can be deleted and made again without losing the addresses.
 func (m *machine) bridgeReceiver() {
 	m.t.Helper()
+	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br1", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 1, 1}}}
 	m.Receiver.Must(m.t, func() error {
-		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br1", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 1, 1}}}
 		if err := netlink.LinkAdd(br); err != nil {
 			return err
 		}
@@ -36,6 +36,7 @@ func (m *machine) bridgeReceiver() {
 		}
 		return netlink.LinkSetUp(br)
 	})
+	testnet.Know(m.t, m.Uplink, br.HardwareAddr, testnet.ReceiverIPv4)
 }
 
 // deletePort deletes the switch's port towards the receiver.
