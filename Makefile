@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean bench-loop
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus race check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean bench-loop
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -75,6 +75,10 @@ soak-controller: deps-test ## 100 changes between two controllers, killed or sto
 soak-bus: deps-test ## 100 faults of controllers, agent, bus, Open vSwitch, links, disks and clocks while a VM sends, with a bus of three servers and an embedded one: 10 minutes; TestFaults makes 4
 	@scripts/need-root
 	$(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkFaults$$' -benchtime 100x -v ./bus/soak
+
+race: deps-test ## the race detector where a process serves VMs from goroutines of its own: the metadata address, and weir agent: some minutes
+	@scripts/need-root
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m $(TESTFLAGS) ./datapath/metadata ./agent/agentd ./deadline
 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
