@@ -330,7 +330,7 @@ func testCancel(t *testing.T, n *pairNet) {
 }
 
 // TestUnansweredSYN: a SYN without answer costs one RTO, which counts as a timeout and in the completion time.
-func TestUnansweredSYN(t *testing.T) { everyTCPAtOnce(t, 0, testUnansweredSYN) }
+func TestUnansweredSYN(t *testing.T) { everyTCPAtOnce(t, testUnansweredSYN) }
 
 func testUnansweredSYN(t *testing.T, n *pairNet) {
 	miss(t, n, 1)
@@ -342,7 +342,7 @@ func testUnansweredSYN(t *testing.T, n *pairNet) {
 }
 
 // TestOutOfOrder: of five segments the first is lost, so four arrive before it. netstack does not count them.
-func TestOutOfOrder(t *testing.T) { everyTCPAtOnce(t, 0, testOutOfOrder) }
+func TestOutOfOrder(t *testing.T) { everyTCPAtOnce(t, testOutOfOrder) }
 
 func testOutOfOrder(t *testing.T, n *pairNet) {
 	const size, handshake = 7000, 2
@@ -356,7 +356,7 @@ func testOutOfOrder(t *testing.T, n *pairNet) {
 }
 
 // TestNeverOpened: a flow that is given up before its SYN is answered never had a connection; the next one has.
-func TestNeverOpened(t *testing.T) { everyTCPAtOnce(t, 0, testNeverOpened) }
+func TestNeverOpened(t *testing.T) { everyTCPAtOnce(t, testNeverOpened) }
 
 func testNeverOpened(t *testing.T, n *pairNet) {
 	miss(t, n, 1)
@@ -371,7 +371,7 @@ func testNeverOpened(t *testing.T, n *pairNet) {
 	}
 }
 
-func TestNothingConnects(t *testing.T) { everyTCPAtOnce(t, 0, testNothingConnects) }
+func TestNothingConnects(t *testing.T) { everyTCPAtOnce(t, testNothingConnects) }
 
 func testNothingConnects(t *testing.T, n *pairNet) {
 	deafen(t, n)
