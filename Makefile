@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus check lint prose generate check-generated bench aggregator repair-losses bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean bench-loop
+.PHONY: help build demo doc-tables differential test tests test-alone soak-switch soak-credits soak-scales soak-controller soak-bus race check lint prose generate check-generated bench aggregator repair-losses attacks bench-datapath bench-sim bench-sim-files bench-bus bench-openflow fuzz-datapath fuzz-sim fuzz-openflow fuzz-bus openflow-peers rtl-test rtl-switch rtl-prove rtl-mutate rtl-synth mutate-bus mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean bench-loop
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -76,6 +76,10 @@ soak-bus: deps-test ## 100 faults of controllers, agent, bus, Open vSwitch, link
 	@scripts/need-root
 	$(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkFaults$$' -benchtime 100x -v ./bus/soak
 
+race: deps-test ## the race detector where a process serves VMs from goroutines of its own: the metadata address, and weir agent: some minutes
+	@scripts/need-root
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m $(TESTFLAGS) ./datapath/metadata ./agent/agentd ./deadline
+
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
 
@@ -108,6 +112,10 @@ aggregator: build ## an aggregator in Python asks 40 workers, first with drop-ta
 repair-losses: ## loss repair of 1 M packets by the kernel program and in the simulator, and of 10,000 of real connections (root; some minutes)
 	$(GO) test -count=1 ./datapath/repair -run 'TestRepair_(Real)?Losses' -v -timeout 30m -args -losses 1000000 -real-losses 10000
 	$(GO) test -count=1 ./sim -run TestLossRepair_Losses -v -timeout 30m -args -losses 1000000
+
+attacks: deps-test ## five attacks of a VM in a lab of three hosts under SDN-GCC: by how much other VMs' rates move, and what is counted: 4 minutes, on a quiet machine
+	@scripts/need-root
+	$(GO) test -count=1 -run '^$$' -bench BenchmarkAttacks -benchtime 1x -v ./lab
 
 bench-datapath: ## cost of the switch program on each path, in addition to an empty program
 	@scripts/need-root

@@ -10,64 +10,94 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/experiment"
 	"weir/law"
 	"weir/law/gcc"
 	"weir/law/mark"
 )
 
-// udpFlood sends UDP from one guest to another at 40 Mbit/s, twice the rate of their links, until stop. It counts the bytes that arrive.
-func udpFlood(l *Lab, from, to string) (received *atomic.Int64, stop func() error, err error) {
-	var in, out net.Conn
-	err = l.Enter(to, func() (err error) {
-		in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(l.Addr(to, 0), 0)))
+// udpFlood sends UDP from one guest to another until stop, and counts the bytes that arrive.
+type udpFlood struct {
+	at        netip.AddrPort // of the receiver
+	received  atomic.Int64   // bytes
+	datagrams atomic.Int64   // of 1400 bytes, each 5 ms
+	in, out   *net.UDPConn
+	ended     chan error
+}
+
+// newUDPFlood sends so many datagrams each 5 ms with this TOS. 18 are 40 Mbit/s.
+func newUDPFlood(l *Lab, from, to string, datagrams int64, tos int) (*udpFlood, error) {
+	f := &udpFlood{ended: make(chan error, 2)}
+	f.datagrams.Store(datagrams)
+	err := l.Enter(to, func() (err error) {
+		f.in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(l.Addr(to, 0), 0)))
 		return err
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	f.at = netip.MustParseAddrPort(f.in.LocalAddr().String())
 	err = l.Enter(from, func() (err error) {
-		out, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: l.Addr(from, 0).AsSlice()}}).Dial("udp4", in.LocalAddr().String())
+		f.out, err = net.DialUDP("udp4", &net.UDPAddr{IP: l.Addr(from, 0).AsSlice()}, net.UDPAddrFromAddrPort(f.at))
 		return err
 	})
-	if err != nil {
-		return nil, nil, errors.Join(err, in.Close())
+	if err == nil {
+		err = f.setTOS(tos)
 	}
-	received = &atomic.Int64{}
-	ended := make(chan error, 2)
-	go func() {
-		b := make([]byte, 2000)
-		for {
-			n, err := in.Read(b)
-			if err != nil {
-				ended <- err
+	if err != nil {
+		return nil, errors.Join(err, f.in.Close())
+	}
+	go f.receive()
+	go f.send()
+	return f, nil
+}
+
+func (f *udpFlood) receive() {
+	b := make([]byte, 2000)
+	for {
+		n, err := f.in.Read(b)
+		if err != nil {
+			f.ended <- err
+			return
+		}
+		f.received.Add(int64(n))
+	}
+}
+
+func (f *udpFlood) send() {
+	tick, b := time.NewTicker(5*time.Millisecond), make([]byte, 1400)
+	defer tick.Stop()
+	for range tick.C {
+		for range f.datagrams.Load() {
+			if _, err := f.out.Write(b); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				f.ended <- err
 				return
 			}
-			received.Add(int64(n))
 		}
-	}()
-	go func() {
-		const each, datagrams = 5 * time.Millisecond, 18
-		tick, b := time.NewTicker(each), make([]byte, 1400)
-		defer tick.Stop()
-		for range tick.C {
-			for range datagrams {
-				if _, err := out.Write(b); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-					ended <- err
-					return
-				}
-			}
-		}
-	}()
-	return received, func() error {
-		err := errors.Join(out.Close(), in.Close())
-		for range 2 {
-			if e := <-ended; !errors.Is(e, net.ErrClosed) && !errors.Is(e, io.EOF) {
-				err = errors.Join(err, e)
-			}
-		}
+	}
+}
+
+// setTOS sets the TOS, with the ECN field, of what is sent from now on.
+func (f *udpFlood) setTOS(tos int) error {
+	raw, err := f.out.SyscallConn()
+	if err != nil {
 		return err
-	}, nil
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS, tos) })
+	return errors.Join(err, failed)
+}
+
+func (f *udpFlood) stop() error {
+	err := errors.Join(f.out.Close(), f.in.Close())
+	for range 2 {
+		if e := <-f.ended; !errors.Is(e, net.ErrClosed) && !errors.Is(e, io.EOF) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // sharedLink is a lab of two senders and a receiver with slow links, so that a busy machine fills them, whose law runs.
@@ -78,18 +108,24 @@ func sharedLink(t *testing.T, name string, params any, promised ...experiment.VM
 	for _, host := range []string{"sender1", "sender2", "receiver1"} {
 		g.host(host, "switch", 20*mbit)
 	}
-	l = upWithAgents(t, name, g, testAgent(t))
+	return marked(t, name, params, g, 15_000, promised...)
+}
+
+// marked is a lab with agents whose switch marks above a threshold in bytes, and whose law runs.
+func marked(tb testing.TB, name string, params any, g *graphBuilder, threshold int64, promised ...experiment.VMGuarantee) (l *Lab, stop func() error) {
+	tb.Helper()
+	l = upWithAgents(tb, name, g, testAgent(tb))
 	r := &experiment.Run{
 		Scheme: "s", Config: *g.config(), Laws: []string{name, mark.ECN}, At: []string{"switch"},
-		Params: map[string]any{name: params, mark.ECN: mark.Params{Threshold: law.Limit{N: 15_000}, NotECT: mark.Drop}},
+		Params: map[string]any{name: params, mark.ECN: mark.Params{Threshold: law.Limit{N: threshold}, NotECT: mark.Drop}},
 	}
 	r.Config.Guarantees = promised
 	if err := testWorks.Check(r); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	stop, err := l.Enforce(r, testWorks)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l, stop
 }
@@ -111,7 +147,7 @@ func shareOfTCP(t *testing.T, client, server *net.TCPConn, udp *atomic.Int64, by
 // while both go on.
 func tcpBesideUDP(t *testing.T, l *Lab, then func() error) error {
 	t.Helper()
-	received, end, err := udpFlood(l, "sender2", "receiver1")
+	udp, err := newUDPFlood(l, "sender2", "receiver1", 18, 0)
 	if err != nil {
 		return err
 	}
@@ -120,7 +156,7 @@ func tcpBesideUDP(t *testing.T, l *Lab, then func() error) error {
 		if err := send(client, server, first); err != nil {
 			return err
 		}
-		share, err := shareOfTCP(t, client, server, received, bytes)
+		share, err := shareOfTCP(t, client, server, &udp.received, bytes)
 		if err != nil {
 			return err
 		}
@@ -129,7 +165,7 @@ func tcpBesideUDP(t *testing.T, l *Lab, then func() error) error {
 		}
 		return then()
 	})
-	return errors.Join(err, end())
+	return errors.Join(err, udp.stop())
 }
 
 // A guest that floods a link with UDP leaves another guest's TCP its share: by marks of the switch, a controller, and the shapers of both

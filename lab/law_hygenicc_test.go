@@ -47,7 +47,7 @@ func limits(t *testing.T, l *Lab, guest string) int {
 }
 
 // statusOf returns the status of the agent of a guest's host.
-func statusOf(t *testing.T, l *Lab, guest string) *agentd.Status {
+func statusOf(t testing.TB, l *Lab, guest string) *agentd.Status {
 	t.Helper()
 	host := l.plan.byName[guest].ports[0].peer
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)

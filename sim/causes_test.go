@@ -11,14 +11,15 @@ import (
 // neither.
 func TestTimeouts_HaveTheirCauses(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		lost func(data int, syn bool) bool // of the packets that the sender sends, by their order
-		want result.Causes
+		name  string
+		lost  func(data int, syn bool) bool // of the packets that the sender sends, by their order
+		want  result.Causes
+		early int64 // segments that arrive before their predecessors
 	}{
-		{"nothing lost", func(int, bool) bool { return false }, result.Causes{Known: true}},
-		{"the whole window", func(data int, _ bool) bool { return data >= 1 && data <= 4 }, result.Causes{Known: true, FLoss: 1}},
-		{"all but the second", func(data int, _ bool) bool { return data == 1 || data == 3 || data == 4 }, result.Causes{Known: true, LAck: 1}},
-		{"the SYN", func(_ int, syn bool) bool { return syn }, result.Causes{Known: true}},
+		{"nothing lost", func(int, bool) bool { return false }, result.Causes{Known: true}, 0},
+		{"the whole window", func(data int, _ bool) bool { return data >= 1 && data <= 4 }, result.Causes{Known: true, FLoss: 1}, 0},
+		{"all but the second", func(data int, _ bool) bool { return data == 1 || data == 3 || data == 4 }, result.Causes{Known: true, LAck: 1}, 1},
+		{"the SYN", func(_ int, syn bool) bool { return syn }, result.Causes{Known: true}, 0},
 	} {
 		for _, connection := range []string{"new", "persistent"} {
 			r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 5840B, start: 200ms, connection: "+connection+"}"), "guests.cc=newreno")[0]
@@ -46,8 +47,8 @@ func TestTimeouts_HaveTheirCauses(t *testing.T) {
 			if c.name == "the SYN" { // it is retransmitted after 1 s
 				want = 1
 			}
-			if !f.Done || f.Causes != c.want || f.Timeouts != want {
-				t.Errorf("%s lost, %s connection: %+v with %d timeouts, want %+v with %d", c.name, connection, f.Causes, f.Timeouts, c.want, want)
+			if !f.Done || f.Causes != c.want || f.Timeouts != want || f.OutOfOrder != (result.OutOfOrder{Known: true, Segments: c.early}) {
+				t.Errorf("%s lost, %s connection: %+v with %d timeouts and %+v, want %+v with %d and %d", c.name, connection, f.Causes, f.Timeouts, f.OutOfOrder, c.want, want, c.early)
 			}
 		}
 	}

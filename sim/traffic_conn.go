@@ -32,10 +32,10 @@ type conn struct {
 	clientUp  bool          // its program has not closed it
 	serverUp  bool
 	gone      bool
-	thinking  bool     // its server's program will answer when the timer expires
-	opened    bool     // its server's end got the last packet of the handshake
-	past      expiries // of ends that were closed
-	before    expiries // before the current flow
+	thinking  bool      // its server's program will answer when the timer expires
+	opened    bool      // its server's end got the last packet of the handshake
+	past      tcpCounts // of ends that were closed
+	before    tcpCounts // before the current flow
 	timer     event.Event
 }
 
@@ -275,27 +275,28 @@ func (p *serverEnd) Failed(e *tcp.Endpoint, why error) {
 	c.broke(why)
 }
 
-// expiries counts retransmission timeouts: all, including the handshake's, and those caused by a full window loss or a
-// lack of ACKs (result.Causes).
-type expiries struct{ all, floss, lack int64 }
+// tcpCounts has counts of both ends: retransmission timeouts, including the handshake's; those caused by a full window loss or a lack of
+// ACKs (result.Causes); and segments that arrived before their predecessors.
+type tcpCounts struct{ timeouts, floss, lack, early int64 }
 
-// add adds the timeouts of one end.
-func (x *expiries) add(e *tcp.Endpoint) {
+// add adds the counts of one end.
+func (x *tcpCounts) add(e *tcp.Endpoint) {
 	c := e.Counters()
-	x.all += c.Timeouts + c.SYNTimeouts
+	x.timeouts += c.Timeouts + c.SYNTimeouts
 	x.floss += c.FLoss
 	x.lack += c.LAck
+	x.early += c.OutOfOrder
 }
 
-func (x expiries) since(before expiries) expiries {
-	return expiries{x.all - before.all, x.floss - before.floss, x.lack - before.lack}
+func (x tcpCounts) since(before tcpCounts) tcpCounts {
+	return tcpCounts{x.timeouts - before.timeouts, x.floss - before.floss, x.lack - before.lack, x.early - before.early}
 }
 
 // exchanged is called when the client's side of a flow is done.
 func (c *conn) exchanged() {
 	f := c.flow
 	if c.persistent() {
-		c.noteTimeouts(f)
+		c.noteCounts(f)
 		c.owner.done(f, true)
 		return
 	}
@@ -305,15 +306,15 @@ func (c *conn) exchanged() {
 	}
 }
 
-// noteTimeouts adds to a flow of a persistent connection the timeouts during it.
-func (c *conn) noteTimeouts(f *flow) {
-	now := c.timeouts()
-	f.addTimeouts(now.since(c.before))
+// noteCounts adds to a flow of a persistent connection the counts during it.
+func (c *conn) noteCounts(f *flow) {
+	now := c.counts()
+	f.addCounts(now.since(c.before))
 	c.before = now
 }
 
-// timeouts returns the timeouts of both ends.
-func (c *conn) timeouts() expiries {
+// counts returns the counts of both ends.
+func (c *conn) counts() tcpCounts {
 	x := c.past
 	if c.clientUp {
 		x.add(c.client)
@@ -446,13 +447,13 @@ func (c *conn) leave() {
 	}
 }
 
-// settle adds the timeouts to the flow, once.
+// settle adds the counts to the flow, once.
 func (c *conn) settle() {
 	c.gone = true
 	if c.only != nil {
-		c.only.addTimeouts(c.timeouts())
+		c.only.addCounts(c.counts())
 	} else if c.flow != nil && !c.idle() {
-		c.noteTimeouts(c.flow)
+		c.noteCounts(c.flow)
 	}
 }
 

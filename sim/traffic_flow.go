@@ -207,10 +207,11 @@ func (f *flow) fail(why error) {
 	}
 }
 
-// addTimeouts adds the timeouts of a connection that carried the flow.
-func (f *flow) addTimeouts(x expiries) {
+// addCounts adds the counts of a connection that carried the flow.
+func (f *flow) addCounts(x tcpCounts) {
 	r := f.result()
-	r.Timeouts = max(r.Timeouts, 0) + int(x.all)
+	r.Timeouts = max(r.Timeouts, 0) + int(x.timeouts)
+	r.OutOfOrder = result.OutOfOrder{Known: true, Segments: r.OutOfOrder.Segments + x.early}
 	r.Causes = result.Causes{Known: true, FLoss: r.Causes.FLoss + int32(x.floss), LAck: r.Causes.LAck + int32(x.lack)}
 }
 

@@ -73,7 +73,7 @@ func (s *session) begin(f *flow) {
 		s.carried = nil
 		return
 	}
-	s.conn.before = s.conn.timeouts()
+	s.conn.before = s.conn.counts()
 	f.begin(s.conn.key(), s.t.queue.Now())
 	s.conn.exchange(f)
 }

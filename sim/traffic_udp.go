@@ -46,7 +46,7 @@ func (t *traffic) startDatagrams(f *flow, pair int32) {
 	d.hash = network.FlowHash(d.from, d.to, d.fromPort, d.toPort, network.UDP)
 	d.next.Init(d)
 	t.udp = append(t.udp, d)
-	f.addTimeouts(expiries{}) // UDP has none
+	f.addCounts(tcpCounts{}) // UDP has none
 	f.begin(result.Key{Proto: network.UDP, Src: addrPort(d.from, d.fromPort), Dst: addrPort(d.to, d.toPort)}, d.begun)
 	d.Happen(&d.next, d.begun)
 }

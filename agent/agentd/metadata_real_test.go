@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"weir/agent/agentd"
 	"weir/datapath/attach"
@@ -50,7 +53,7 @@ func (m *machine) program(guest int, env []string, name string, args ...string) 
 
 // Programs in VMs declare at the metadata address, with the Go package and with the Python client, and the port says for which VM. A VM
 // cannot declare for another one, although it says so. When the agent is killed, the traffic of the VM goes on and no program is left
-// at its port.
+// at its port. A connection of before ends: by a reset when its VM sends to the next process, and at once when another process takes over.
 func TestMetadata_Declare(t *testing.T) {
 	m := newMachine(t, 2, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	dir, err := os.MkdirTemp("", "dl") // short, because a socket's path is limited
@@ -90,6 +93,7 @@ print(len(client.list()["deadlines"]))
 		t.Errorf("%+v %+v", d, d.Metadata)
 	}
 	streams := m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
+	kept := m.connected(0)
 	a.kill()
 	streams.Progress(t, 1e6)
 	m.Host.Must(t, func() error {
@@ -100,11 +104,64 @@ print(len(client.list()["deadlines"]))
 		return err
 	})
 	// The next process answers again.
-	m.start(file)
-	m.until("both VMs can declare again", func(s *agentd.Status) bool { return s.Host.Deadlines.Metadata.VMs == 2 })
-	if out, err := m.program(0, source(0), os.Args[0]); err != nil {
-		t.Errorf("VM 1 after the restart: %v: %s", err, out)
+	a = m.start(file)
+	again := func(what string) {
+		m.until(what, func(s *agentd.Status) bool { return s.Host.Deadlines.Metadata.VMs == 2 })
+		if out, err := m.program(0, source(0), os.Args[0]); err != nil {
+			t.Errorf("VM 1: %s: %v: %s", what, err, out)
+		}
 	}
+	again("both VMs can declare after a restart")
+	if _, err := io.WriteString(kept, askHTTP); err != nil {
+		t.Error(err)
+	}
+	if err := ended(kept); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("a connection of before the restart: %v, want a reset", err)
+	}
+	kept = m.connected(0)
+	m.start(file, overVariable+"=1")
+	if err := <-a.done; err != nil {
+		t.Error(err)
+	}
+	a.done <- nil
+	if err := ended(kept); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, io.EOF) {
+		t.Errorf("a connection of before the takeover: %v, want its end", err)
+	}
+	again("both VMs can declare after a takeover")
+}
+
+const askHTTP = "GET /v1/deadlines HTTP/1.1\r\nHost: weir\r\n\r\n"
+
+// connected returns a connection of a guest to the metadata address, on which it has an answer. It stays open for more.
+func (m *machine) connected(guest int) (c net.Conn) {
+	m.t.Helper()
+	m.Guests[guest].Must(m.t, func() (err error) {
+		c, err = net.DialTimeout("tcp4", "169.254.169.253:80", testnet.Patience)
+		return err
+	})
+	m.t.Cleanup(func() { _ = c.Close() })
+	got := make([]byte, 4096)
+	_, err := io.WriteString(c, askHTTP)
+	if err == nil {
+		err = c.SetReadDeadline(time.Now().Add(testnet.Patience))
+	}
+	n := 0
+	if err == nil {
+		n, err = c.Read(got)
+	}
+	if err != nil || !strings.HasPrefix(string(got[:n]), "HTTP/1.1 200") {
+		m.t.Fatalf("%q, %v", got[:n], err)
+	}
+	return c
+}
+
+// ended waits for the end of a connection, and returns its error; it drops what came before.
+func ended(c net.Conn) error {
+	err := c.SetReadDeadline(time.Now().Add(testnet.Patience))
+	for b := make([]byte, 4096); err == nil; {
+		_, err = c.Read(b)
+	}
+	return err
 }
 
 // routeToMetadata gives a guest a way to the address, as a default route would.

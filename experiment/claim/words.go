@@ -101,6 +101,7 @@ var metricNames = map[string]string{
 	"flows": "flows", "unfinished": "unfinished flows", "never_connected": "connections never opened", "bytes": "payload in bytes",
 	"drops": "drops", "timeouts": "timeouts", "flows_with_timeout": "flows with a timeout",
 	"timeouts_floss": "timeouts after a full window loss", "timeouts_lack": "timeouts because of lost ACKs",
+	"out_of_order":    "segments out of order",
 	"throughput_mbps": "throughput", "goodput_mbps": "goodput per flow", "fct_ms": "completion time", "jain": "Jain index",
 	"series_mbps": "rate over time", "by_mouse": "by mouse:", "by_size": "by size:", "slowdown": "slowdown", "deadlines": "deadlines",
 	"queue_bytes": "queue", "marks": "marks", "utilisation": "utilisation", "law": "law:", "live": "flows in progress",

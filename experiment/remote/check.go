@@ -118,7 +118,7 @@ func (n *names) flow(f *result.Flow, raw *result.Raw, in func(time.Duration) boo
 		return fmt.Errorf("the network has no %.80q or %.80q", f.Src, f.Dst)
 	case !in(f.Start) || !in(f.End) || !in(f.Wrote) || f.Deadline < 0:
 		return fmt.Errorf("from %v to %v", f.Start, f.End)
-	case f.Mouse < 0 || f.Mouse > maxMouse || f.Epoch < 0 || f.Bytes < 0 || f.Size < 0 || f.Timeouts < -1 || f.Timeouts > 1<<30 || f.Causes.FLoss < 0 || f.Causes.LAck < 0 || f.Opening > result.NeverOpened:
+	case f.Mouse < 0 || f.Mouse > maxMouse || f.Epoch < 0 || f.Bytes < 0 || f.Size < 0 || f.Timeouts < -1 || f.Timeouts > 1<<30 || f.Causes.FLoss < 0 || f.Causes.LAck < 0 || f.OutOfOrder.Segments < 0 || f.Opening > result.NeverOpened:
 		return fmt.Errorf("a number is out of range")
 	}
 	last := int64(raw.Duration/raw.Bin) + 1

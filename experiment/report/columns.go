@@ -67,6 +67,7 @@ var (
 		col("timeouts", "", "timeouts", 1),
 		col("FLoss-TO", "", "timeouts_floss", 1),
 		col("LAck-TO", "", "timeouts_lack", 1),
+		col("out of order", "segments", "out_of_order", 1),
 		col("drops", "", "drops", 1),
 	}
 	sizeColumns      = classColumns()

@@ -33,6 +33,22 @@ func TestGroup_CausesOfTimeouts(t *testing.T) {
 	}
 }
 
+// Segments out of order are known if they are known for every TCP flow. Those of a persistent connection add up.
+func TestGroup_OutOfOrder(t *testing.T) {
+	flow := func(group string, port int, o OutOfOrder) Flow {
+		return Flow{Group: group, Key: tcpKey(1, port), End: ms, Done: true, OutOfOrder: o}
+	}
+	raw := &Raw{Duration: time.Second, Ports: watched, Flows: []Flow{
+		flow("known", 1, OutOfOrder{true, 3}), flow("known", 2, OutOfOrder{true, 4}), {Group: "known", Key: udpKey(1, 3), End: ms, Done: true},
+		flow("none", 4, OutOfOrder{Known: true}),
+		flow("half", 5, OutOfOrder{true, 1}), flow("half", 6, OutOfOrder{}),
+		{Group: "udp", Key: udpKey(1, 7), End: ms, Done: true, OutOfOrder: OutOfOrder{Known: true}},
+	}}
+	point(t, Build(Info{World: "sim", Scheme: "x"}, raw), map[string]any{
+		"known.out_of_order": 7, "none.out_of_order": 0, "half.out_of_order": nil, "udp.out_of_order": nil,
+	})
+}
+
 // The run's own share of payload overrides the world's; the one asked for overrides both.
 func TestBuild_PayloadShare(t *testing.T) {
 	for _, c := range []struct {

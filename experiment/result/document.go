@@ -106,8 +106,8 @@ type Maker struct {
 	TookS  float64   `json:"took_s"` // seconds, including building and removing the network
 }
 
-// Window is the part of a run between two instants [from, to). Counts of flows, fct_ms, by_mouse, deadlines and
-// timeouts cover the flows that start in it. Bytes, throughput, goodput, jain, series, drops, marks, utilisation
+// Window is the part of a run between two instants [from, to). Counts of flows, fct_ms, by_mouse, deadlines,
+// timeouts and out_of_order cover the flows that start in it. Bytes, throughput, goodput, jain, series, drops, marks, utilisation
 // and queue cover the events in it. A bin of bytes or a sample that lies partly in the window counts in
 // proportion.
 type Window struct {
@@ -135,6 +135,9 @@ type Group struct {
 	// handshake's timeouts are neither. Absent if not known for every flow: the lab does not know them.
 	FLoss *int64 `json:"timeouts_floss,omitempty"`
 	LAck  *int64 `json:"timeouts_lack,omitempty"`
+	// OutOfOrder counts the segments that arrived before their predecessors, see result.OutOfOrder. Absent for UDP, and if not known
+	// for every flow.
+	OutOfOrder *int64 `json:"out_of_order,omitempty"`
 	// ThroughputMbps is the group's payload over the length of the window (the whole run if none).
 	ThroughputMbps *float64 `json:"throughput_mbps,omitempty"`
 	// FCT is the distribution over finished flows with a size, in ms.

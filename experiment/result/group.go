@@ -40,6 +40,7 @@ func (b *builder) group(name string, s span) *Group {
 	}
 	b.neverConnected(g, name, s)
 	b.timeouts(g, name, s)
+	b.outOfOrder(g, name, s)
 	if d := s.to - s.from; d > 0 {
 		g.ThroughputMbps = new(b.mbps(payload, d))
 	}
@@ -209,6 +210,25 @@ func (b *builder) timeouts(g *Group, name string, s span) {
 	g.Timeouts, g.FlowsWithTimeout = &events, &with
 	if known {
 		g.FLoss, g.LAck = &floss, &lack
+	}
+}
+
+// outOfOrder counts the segments that arrived before their predecessors, of the group's TCP flows that start in the span.
+func (b *builder) outOfOrder(g *Group, name string, s span) {
+	segments, tcp := int64(0), false
+	for _, i := range b.flows[name] {
+		f := &b.raw.Flows[i]
+		if f.Key.Proto == udp || !s.has(f.Start) {
+			continue
+		}
+		if !f.OutOfOrder.Known {
+			return
+		}
+		tcp = true
+		segments += f.OutOfOrder.Segments
+	}
+	if tcp {
+		g.OutOfOrder = &segments
 	}
 }
 

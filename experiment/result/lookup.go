@@ -188,7 +188,7 @@ var (
 		"fct_ms.mean", "fct_ms.sd", "fct_ms.p50", "fct_ms.p90", "fct_ms.p99", "fct_ms.max",
 		"deadlines.flows", "deadlines.missed", "throughput_mbps", "goodput_mbps.mean", "jain",
 		"settling.changes", "settling.reached_ms.p50", "settling.reached_ms.max", "settling.unreached", "settling.held",
-		"timeouts", "flows_with_timeout", "timeouts_floss", "timeouts_lack", "drops",
+		"timeouts", "flows_with_timeout", "timeouts_floss", "timeouts_lack", "out_of_order", "drops",
 	}
 	mainOfPort = []string{
 		"queue_bytes.mean", "queue_bytes.p50", "queue_bytes.p99", "queue_bytes.max", "utilisation", "marks", "drops",

@@ -61,6 +61,7 @@ type Flow struct {
 	Size        int64         // payload it had to send; 0: Endless, or recorded by a build that did not note it
 	Timeouts    int           // RTO events, both ends, the handshake's included; -1: not known
 	Causes      Causes        // of the Timeouts
+	OutOfOrder  OutOfOrder    // segments that arrived before their predecessors
 	Deadline    time.Duration // from Start; 0: none
 	Delivered   []Delivery    // when the bytes arrived; ordered, sparse
 	Opening     Opening       // of its connection
@@ -83,6 +84,13 @@ const (
 type Causes struct {
 	Known       bool
 	FLoss, LAck int32
+}
+
+// OutOfOrder counts the segments of a flow that either end received before their predecessors, as tcpi_rcv_ooopack of Linux does:
+// those behind a loss, and those that the network reordered. netstack does not count them.
+type OutOfOrder struct {
+	Known    bool
+	Segments int64
 }
 
 // FCT returns the flow completion time; meaningful when Done and not Endless.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,17 +72,3 @@ func (a *alarm) close() { a.file.Close() }
 
 // closeWhen closes the alarm when ctx is done, which ends a wait; the returned function undoes it.
 func (a *alarm) closeWhen(ctx context.Context) func() bool { return context.AfterFunc(ctx, a.close) }
-
-// totalRTO returns how many retransmission timeouts a TCP socket had, including the handshake's; -1 if the kernel
-// does not report it (before 6.7).
-func totalRTO(fd int) int {
-	var info unix.TCPInfo
-	size := uint32(unsafe.Sizeof(info))
-	// unix.GetsockoptTCPInfo does not return how much of the structure the kernel filled in.
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
-	if errno != 0 || uintptr(size) < unsafe.Offsetof(info.Total_rto)+unsafe.Sizeof(info.Total_rto) {
-		return -1
-	}
-	return int(info.Total_rto)
-}

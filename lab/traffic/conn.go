@@ -324,24 +324,19 @@ func (c *conn) leave() {
 		return
 	}
 	if c.only != nil {
-		c.only.addTimeouts(c.timeouts())
+		c.only.addCounts(c.counts())
 	}
 	c.route.listener.forget(c)
 	c.r.remove(c)
 }
 
-// timeouts returns the number of RTO events of both ends so far; -1: not known.
-func (c *conn) timeouts() int {
+// counts returns the counts of both ends so far.
+func (c *conn) counts() counts {
 	c.mu.Lock()
 	server := c.server
 	c.mu.Unlock()
-	n := c.client.Timeouts()
-	if server == nil || n < 0 {
-		return n
+	if server == nil {
+		return c.client.counts()
 	}
-	m := server.Timeouts()
-	if m < 0 {
-		return m
-	}
-	return n + m
+	return c.client.counts().and(server.counts())
 }

@@ -19,8 +19,8 @@ type end interface {
 	StopWriting()
 	// CloseWrite ends the sending direction (FIN).
 	CloseWrite()
-	// Timeouts returns the number of RTO events of this end so far, also after Close; -1: not known.
-	Timeouts() int
+	// counts returns what TCP counted at this end so far, also after Close.
+	counts() counts
 	// Close ends the connection in the normal way (FIN).
 	Close()
 	// Abort ends the connection with a reset and wakes its reader and writer.

@@ -154,11 +154,14 @@ func (f *flow) hasEnded() bool {
 	return f.ended
 }
 
-// addTimeouts adds n RTO events of a connection that carried the flow; -1: not known.
-func (f *flow) addTimeouts(n int) {
+// addCounts adds the counts of a connection that carried the flow.
+func (f *flow) addCounts(c counts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n >= 0 {
-		f.res.Timeouts = max(f.res.Timeouts, 0) + n
+	if c.timeouts >= 0 {
+		f.res.Timeouts = max(f.res.Timeouts, 0) + c.timeouts
+	}
+	if c.outOfOrder >= 0 {
+		f.res.OutOfOrder = result.OutOfOrder{Known: true, Segments: f.res.OutOfOrder.Segments + int64(c.outOfOrder)}
 	}
 }

@@ -10,6 +10,12 @@ import (
 	"weir/lab/netstack"
 )
 
+// foreignEnd is one end of a connection of such a guest.
+type foreignEnd struct{ *netstack.Conn }
+
+// counts is end.counts. netstack does not count segments out of order.
+func (e foreignEnd) counts() counts { return counts{e.Timeouts(), -1} }
+
 // foreignOpener opens connections of a guest whose TCP is netstack.
 type foreignOpener struct{ guest *netstack.Guest }
 
@@ -28,7 +34,7 @@ func (o *foreignOpener) open(r *runner, to netip.AddrPort) (opened, error) {
 		c.Abort()
 		return opened{}, err
 	}
-	return opened{c, local, start}, nil
+	return opened{foreignEnd{c}, local, start}, nil
 }
 
 // foreignAcceptor accepts connections to a guest whose TCP is netstack.
@@ -54,7 +60,7 @@ func (a foreignAcceptor) accept(arrived func(netip.AddrPort, end)) error {
 		if c == nil {
 			return nil
 		}
-		arrived(client, c)
+		arrived(client, foreignEnd{c})
 	}
 }
 

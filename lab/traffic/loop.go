@@ -61,12 +61,10 @@ func (s *session) carry(f *flow) bool {
 		s.r.flowFailed(f, err)
 		return false
 	}
-	before := s.conn.timeouts()
+	before := s.conn.counts()
 	f.begin(s.conn, s.r.clock.now())
 	err := s.conn.exchange(f)
-	if after := s.conn.timeouts(); before >= 0 && after >= 0 {
-		f.addTimeouts(after - before)
-	}
+	f.addCounts(s.conn.counts().since(before))
 	if err != nil {
 		s.r.flowFailed(f, s.conn.quit(err))
 		s.conn = nil

@@ -18,7 +18,7 @@ import (
 type socket struct {
 	file *os.File
 	raw  syscall.RawConn
-	rtos atomic.Int32 // last known value
+	last atomic.Pointer[counts] // last known values
 
 	// discard's arguments and results; fields, so that a read allocates nothing.
 	want    int
@@ -36,7 +36,7 @@ func newSocket(fd int) (*socket, error) {
 		return nil, err
 	}
 	s := &socket{file: file, raw: raw}
-	s.rtos.Store(-1)
+	s.last.Store(&unknownCounts)
 	s.reader = s.tryDiscard
 	return s, nil
 }
@@ -65,7 +65,7 @@ func (s *socket) connected(c clock) (now int64, ok bool) {
 		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, fd, 0, 0, 0, 0, 0) // sends no byte: it only waits
 		return errno != unix.EAGAIN
 	})
-	return c.now(), err == nil && s.Timeouts() == 0
+	return c.now(), err == nil && s.counts().timeouts == 0
 }
 
 // Write is end.Write.
@@ -101,10 +101,10 @@ func (s *socket) control(f func(fd int)) {
 	_ = s.raw.Control(func(fd uintptr) { f(int(fd)) })
 }
 
-// Timeouts is end.Timeouts.
-func (s *socket) Timeouts() int {
-	s.control(func(fd int) { s.rtos.Store(int32(totalRTO(fd))) })
-	return int(s.rtos.Load())
+// counts is end.counts.
+func (s *socket) counts() counts {
+	s.control(func(fd int) { now := readCounts(fd); s.last.Store(&now) })
+	return *s.last.Load()
 }
 
 // CloseWrite is end.CloseWrite.
@@ -114,13 +114,13 @@ func (s *socket) CloseWrite() {
 
 // Close is end.Close.
 func (s *socket) Close() {
-	s.Timeouts()
+	s.counts()
 	s.file.Close()
 }
 
 // Abort is end.Abort.
 func (s *socket) Abort() {
-	s.Timeouts()
+	s.counts()
 	s.control(func(fd int) { lingerZero(fd) })
 	s.file.Close()
 }

@@ -163,7 +163,7 @@ func (r *runner) startUDP(ctx context.Context) error {
 // begin passes a flow to the engine.
 func (e *udpEngine) begin(f *flow, item, pair int) {
 	u := e.pairs[udpLine{int32(item), int32(pair), int32(f.res.Mouse)}]
-	f.addTimeouts(0) // UDP has none
+	f.addCounts(counts{}) // UDP has none
 	e.mu.Lock()
 	e.added = append(e.added, &udpFlow{flow: f, udpPair: u, sentLeft: f.size})
 	e.mu.Unlock()
