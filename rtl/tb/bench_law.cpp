@@ -15,7 +15,7 @@
 
 static const unsigned QUEUES = 4;
 static Vfairswitch_law *dut;
-static unsigned long cycles, jobs, compared, large;
+static unsigned long cycles, jobs, compared, large, saturated;
 static std::mt19937_64 rng;
 
 static unsigned words[4][QUEUES]; // q_words in the last cycles
@@ -286,6 +286,7 @@ static void large_step(unsigned flows, unsigned raises)
 		fail("the step is not large");
 	for (unsigned i = 0; i < 4; i++) // the rest is seen too
 		samples(0, updates);
+	saturated += state[0] == 4095;
 	large++;
 }
 
@@ -302,7 +303,7 @@ static void large_steps()
 
 static void random_events(unsigned long events)
 {
-	unsigned long done = 0, opened = 0, saturated = 0;
+	unsigned long done = 0, opened = 0;
 
 	while (done < events) {
 		unsigned threshold = draw(8), floors[] = {0, 1, 1461, 8961, 65535}, most[] = {0, 1, 1u << 20, (1u << 30) - 1};
