@@ -143,7 +143,7 @@ void BPF_PROG(dctcp_event, struct sock *sk, enum tcp_ca_event event)
 	if (event != CA_EVENT_ECN_IS_CE && event != CA_EVENT_ECN_NO_CE)
 		return;
 	if (ce != d->ce) {
-		// What was received before gets its own mark.
+		// The ACK of earlier data has the mark of that data.
 		if (tp->inet_conn.icsk_ack.pending & ACK_TIMER)
 			bpf_tcp_send_ack(tp, d->received);
 		d->ce = ce;
