@@ -76,7 +76,7 @@ def build(module):
         shutil.copy(OUT / f"{module}.v", OUT / "bench" / f"{top}.sv")
         # Of the block's netlist the bench reads signals inside.
         bench = subprocess.run([ROOT / "tb" / "build", test, top], check=True, stdout=subprocess.PIPE, text=True, env={
-            **os.environ, "RTL_SOURCES": str(OUT / "bench"), "BENCH_FLAGS": "-Wno-lint --public-flat-rw -CFLAGS -DMUTANTS"}).stdout.strip()
+            **os.environ, "RTL_SOURCES": str(OUT / "bench"), "BENCH_FLAGS": f"-Wno-lint {'--public-flat-rw' * (module == 'block')} -CFLAGS -DMUTANTS"}).stdout.strip()
         return lambda i: subprocess.run([bench, *BENCHES[test]], env={**os.environ, "MUTANT": str(i)}, capture_output=True).returncode == 0
     runner = run.get_runner("verilator")
     directory = OUT / f"{module}_build"
