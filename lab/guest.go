@@ -104,6 +104,15 @@ func (l *Lab) addGuestRoute(h *netlink.Handle, n *node, profile int) error {
 	g := l.plan.cfg.Profiles[profile]
 	l.setMetrics(&r, n, g)
 	err := h.RouteAdd(&r)
+	if errors.Is(err, unix.EINVAL) && r.Congctl == dctcpCC && l.claim.Owned {
+		name, e := l.dctcp.register()
+		if e != nil {
+			l.unmet.add(n.name, "guests.cc", g.CC, "this kernel lacks it, and the kernel program was refused: "+e.Error())
+		} else {
+			r.Congctl = name
+			err = h.RouteAdd(&r)
+		}
+	}
 	if errors.Is(err, unix.EINVAL) && r.Congctl != "" {
 		// The only valid metric that may be refused: an algorithm that this kernel lacks.
 		l.unmet.add(n.name, "guests.cc", g.CC, "this kernel offers "+availableCC()+"; "+fallbackCC+" is used")

@@ -69,6 +69,7 @@ type Lab struct {
 	claim  *claim
 	fabric fabric
 	unmet  unmetList
+	dctcp  ownDCTCP
 
 	netstack          bool     // Options.Netstack
 	controllerProgram []string // Options.Controller
@@ -223,7 +224,7 @@ func (l *Lab) Down() error {
 		return nil
 	}
 	l.down = true
-	err := errors.Join(l.leaveCgroup(), l.closeForeign())
+	err := errors.Join(l.leaveCgroup(), l.closeForeign(), l.dctcp.close())
 	for _, n := range l.plan.nodes {
 		if n.w != nil {
 			n.w.stop()

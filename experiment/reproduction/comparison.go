@@ -3,6 +3,7 @@ package reproduction
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -59,7 +60,8 @@ func comparedFigures() []comparedFigure {
 	}
 }
 
-// page makes the page from the summaries below the root of the repository. An experiment must have all kinds.
+// page makes the page from the summaries below the root of the repository. An experiment that lacks a kind is left
+// out.
 func (p *comparison) page(root string) ([]byte, error) {
 	paths, err := filepath.Glob(filepath.Join(root, resultsDir, p.dirs[0].dir, "*.json"))
 	if err != nil {
@@ -68,6 +70,9 @@ func (p *comparison) page(root string) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(p.head)
 	for _, path := range paths {
+		if !p.complete(root, filepath.Base(path)) {
+			continue
+		}
 		var both *result.Document
 		for _, kind := range p.dirs {
 			doc, err := readSummary(filepath.Join(root, resultsDir, kind.dir, filepath.Base(path)))
@@ -88,6 +93,14 @@ func (p *comparison) page(root string) ([]byte, error) {
 		writeComparison(&b, both)
 	}
 	return b.Bytes(), nil
+}
+
+// complete reports whether there is a summary of each kind.
+func (p *comparison) complete(root, name string) bool {
+	return !slices.ContainsFunc(p.dirs, func(kind kindOf) bool {
+		_, err := os.Stat(filepath.Join(root, resultsDir, kind.dir, name))
+		return err != nil
+	})
 }
 
 // writeComparison writes the table of one experiment: a row for each point, scheme and world, in the order of the runs.

@@ -158,5 +158,8 @@ module fairswitch_regs #(
 			rewrites <= '0;
 		end
 	end
+`ifdef FORMAL
+`include "fairswitch_regs.svh"
+`endif
 endmodule
 `default_nettype wire

@@ -3,6 +3,7 @@
 // Compares the block with the C model, frame by frame: random frames, with idle cycles and back-pressure, while the law works.
 // Then it measures bubbles and latency.
 //   bench_frames FRAMES SEED
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -37,10 +38,12 @@ static bool events_due;
 static sent events;
 static sent counted; // the events of the cycle before: the law delays them by one cycle
 static unsigned window_before[16];
-static unsigned words[16], maxwords;
+static unsigned words[16], maxwords[16];
 static unsigned long moved[16]; // when words changed
-static unsigned clear, ecn;
-static unsigned long checked, changed, marked, sums, tcps;
+static unsigned clear, ecn, ecn_shift, enable, period;
+static unsigned long samples, sampled_at; // sampled_at: the cycle of the last sample of queue 0
+static unsigned long checked, changed, marked, sums, tcps, rewritten;
+static unsigned long counted_before[4]; // frames, segments, marks, rewritten windows when the block was reset
 static unsigned long latency_least, latency_most;
 
 [[noreturn]] static void fail(const std::string &what)
@@ -75,14 +78,15 @@ static void decide()
 		fail("the window is " + std::to_string(window) + ", the model has " + std::to_string(state[1]) + ", and had " +
 		     std::to_string(window_before[f.in]));
 	unsigned over = INNER(over) >> f.out & 1;
-	if (cycles - moved[f.out] > QUEUES + 3 && over != (ecn && words[f.out] > maxwords >> 2))
+	if (cycles - moved[f.out] > QUEUES + 3 && over != (ecn && words[f.out] > maxwords[f.out] >> ecn_shift))
 		fail("over is " + std::to_string(over));
 	bytes original = f.made.data;
-	unsigned r = model_frame(f.made.data.data(), (unsigned)f.made.data.size(), window, over, clear);
+	unsigned r = model_frame(f.made.data.data(), (unsigned)f.made.data.size(), enable ? window : 0, over, clear);
 	f.event = r & 3;
 	f.payload = r >> 8;
 	tcps += r >> 2 & 1;
 	marked += r >> 3 & 1;
+	rewritten += r >> 4 & 1;
 	changed += f.made.data != original;
 	if (f.made.right && clear != 2 && (frames::ip_sum(f.made) != 0xffff || (f.made.tcp && frames::tcp_sum(f.made) != 0xffff)))
 		fail("the model spoils a checksum");
@@ -121,8 +125,17 @@ static void follow_law()
 		if (!model_job(q))
 			fail("a job that the model does not have");
 	}
-	if (INNER(law_sampled))
-		model_sample(INNER(law_sample_q), INNER(law_sample));
+	if (INNER(law_sampled)) {
+		unsigned q = INNER(law_sample_q);
+		if (q == 0 && sampled_at && cycles - sampled_at != period)
+			fail("samples are " + std::to_string(cycles - sampled_at) + " cycles apart");
+		if (q == 0)
+			sampled_at = cycles;
+		if (cycles - moved[q] > 4 && INNER(law_sample) != words[q])
+			fail("a sample is not what the queue holds");
+		samples++;
+		model_sample(q, INNER(law_sample));
+	}
 	if (counted.payload)
 		model_data(counted.out, counted.payload);
 	if (counted.event == 1 || counted.event == 3)
@@ -194,18 +207,42 @@ static void write(unsigned address, unsigned value)
 	cycle();
 }
 
-static void begin(unsigned clears, unsigned marks, unsigned queue, unsigned idle)
+static unsigned read(unsigned address)
 {
-	static const unsigned floor = 1461, updates = 10, threshold = 2;
+	dut->s_axil_araddr = address;
+	dut->s_axil_arvalid = dut->s_axil_rready = 1;
+	do
+		dut->eval();
+	while (!dut->s_axil_arready && (cycle(), true));
+	cycle();
+	dut->s_axil_arvalid = 0;
+	while (!dut->s_axil_rvalid)
+		cycle();
+	unsigned value = dut->s_axil_rdata;
+	cycle();
+	return value;
+}
 
-	clear = clears;
-	ecn = marks;
-	maxwords = queue;
+// The registers of a run.
+struct registers {
+	unsigned clear = 0, enable = 1, ecn = 0, period = 3000, updates = 10, threshold = 2, ecn_shift = 2, floor = 1461, most = 0, mss = 1460,
+		 idle = 0;
+};
+
+// The sizes of the queues are in maxwords.
+static void begin(const registers &r)
+{
+	clear = r.clear;
+	enable = r.enable;
+	ecn = r.ecn;
+	ecn_shift = r.ecn_shift;
+	period = r.period;
+	sampled_at = 0;
 	for (unsigned q = 0; q < QUEUES; q++) {
-		model_begin(q, queue, 0, floor, 1460, idle, threshold, updates);
-		put18(dut->q_maxwords, q, queue);
+		model_begin(q, maxwords[q], r.most, r.floor, r.mss, r.idle, r.threshold, r.updates);
+		put18(dut->q_maxwords, q, maxwords[q]);
 		put18(dut->q_words, q, words[q] = 0);
-		moved[q] = 0;
+		moved[q] = cycles;
 		window_before[q] = 0;
 	}
 	dut->rst = 1;
@@ -220,9 +257,36 @@ static void begin(unsigned clears, unsigned marks, unsigned queue, unsigned idle
 	dut->rst = 0;
 	events_due = false;
 	counted = {};
-	write(4, clears | 4 | marks << 3);
-	write(8, 3000);
-	write(0x24, idle);
+	const unsigned values[] = {r.clear | r.enable << 2 | r.ecn << 3, r.period, r.updates, r.threshold, r.ecn_shift, r.floor, r.most, r.mss,
+				   r.idle};
+	for (unsigned i = 0; i < 9; i++)
+		write(4 + 4 * i, values[i]);
+	unsigned long now[] = {checked, tcps, marked, rewritten};
+	std::copy(now, now + 4, counted_before);
+}
+
+// Compares all counts, and the registers of all queues, with the model's. All frames have left, and the law is at rest.
+static void compare_registers()
+{
+	const unsigned long now[] = {checked, tcps, marked, rewritten};
+
+	for (unsigned i = 0; i < 4; i++)
+		if (read(0x28 + 4 * i) != (unsigned)(now[i] - counted_before[i]))
+			fail("count " + std::to_string(i) + " is wrong");
+	for (unsigned q = 0; q < QUEUES; q++) {
+		for (unsigned i = 0; i < 6; i++) {
+			unsigned got, want[6];
+			unsigned long before;
+			do {
+				before = samples;
+				got = read(0x400 + 0x20 * q + 4 * i);
+				model_state(q, want);
+			} while (INNER(law_busy) || samples != before); // the model may be ahead
+			if (got != want[i])
+				fail("register " + std::to_string(i) + " of queue " + std::to_string(q) + " is " + std::to_string(got) +
+				     ", the model has " + std::to_string(want[i]));
+		}
+	}
 }
 
 // Presents one transfer, and holds it until it is taken. `ready` says in how many of 256 cycles the sink is ready.
@@ -278,7 +342,25 @@ static void random_frames(unsigned long frames_wanted, uint64_t seed)
 	static const unsigned rates[] = {256, 256, 200, 128, 30};
 
 	for (unsigned long done = 0; done < frames_wanted;) {
-		begin(draws.draw(3), draws.draw(2), draws.draw(2) ? 65536 : 1 + draws.draw(1 << 18), draws.draw(2) ? 0 : 20);
+		registers r;
+		bool usual = draws.draw(2);
+		for (unsigned q = 0; q < QUEUES; q++)
+			maxwords[q] = usual ? 65536 : draws.draw(1u << (6 + draws.draw(13)));
+		r.clear = draws.draw(3);
+		r.ecn = draws.draw(2);
+		r.enable = draws.draw(8) != 0;
+		r.idle = draws.draw(2) ? 0 : 20;
+		if (!usual) {
+			static const unsigned floors[] = {0, 1461, 8961, 65535}, mosts[] = {0, 20000, 1 << 24};
+			r.period = 1700 + draws.draw(3000);
+			r.updates = draws.draw(20);
+			r.threshold = draws.draw(5);
+			r.ecn_shift = draws.draw(5);
+			r.floor = floors[draws.draw(4)];
+			r.most = mosts[draws.draw(3)];
+			r.mss = draws.draw(2) ? 1460 : draws.draw(1 << 14);
+		}
+		begin(r);
 		unsigned ready = rates[draws.draw(5)], idle = draws.draw(2) ? 0 : draws.draw(200);
 		for (unsigned long i = 0, n = std::min(frames_wanted - done, 2000ul); i < n; i++, done++) {
 			sent f;
@@ -286,15 +368,16 @@ static void random_frames(unsigned long frames_wanted, uint64_t seed)
 			f.in = draws.draw(QUEUES);
 			f.out = draws.draw(QUEUES);
 			if (draws.draw(64) == 0) {
-				unsigned q = draws.draw(QUEUES), w = draws.draw(maxwords + 1);
+				unsigned q = draws.draw(QUEUES), w = draws.draw(maxwords[q] + 1);
 				put18(dut->q_words, q, words[q] = w);
 				moved[q] = cycles;
 			}
 			send(draws, f, ready, idle);
 		}
 		drain();
-		for (unsigned i = 0; INNER(law_busy) && i < 5000; i++)
+		for (unsigned i = 0; i < 20 || (INNER(law_busy) && i < 5000); i++)
 			cycle();
+		compare_registers();
 	}
 	if (checked != frames_wanted || !changed || !marked || !sums)
 		fail("the run did not cover rewriting and marking");
@@ -312,7 +395,8 @@ static void measure(unsigned size)
 		f.made = draws.next();
 	while (!(f.made.right && !f.made.v6 && f.made.ip == 14 && f.made.tcp == 34 && f.made.data[46] >> 4 == 5 && f.made.data[20] == 0x40 &&
 		 f.made.data[21] == 0 && f.made.data.size() >= 64));
-	begin(0, 0, 65536, 0);
+	std::fill(maxwords, maxwords + QUEUES, 65536);
+	begin({});
 	f.made.data.resize(size);
 	f.made.data[47] = 0x10;
 	f.made.right = false;
@@ -337,6 +421,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	dut = new Vfairswitch;
+#ifdef MUTANTS // tb/mutate.py
+	dut->mutsel = (unsigned short)atoi(getenv("MUTANT"));
+#endif
 	random_frames(strtoul(argv[1], nullptr, 10), strtoull(argv[2], nullptr, 10));
 	for (unsigned size : {60u, 64u, 65u, 128u, 1500u, 1514u})
 		measure(size);

@@ -15,8 +15,12 @@
 
 static const unsigned QUEUES = 4;
 static Vfairswitch_law *dut;
-static unsigned long cycles, jobs, compared;
+static unsigned long cycles, jobs, compared, large, saturated;
 static std::mt19937_64 rng;
+
+static unsigned words[4][QUEUES]; // q_words in the last cycles
+static unsigned next_sample; // the queue that is sampled next
+static unsigned long sample_due; // the cycle of the next sample
 
 static unsigned draw(unsigned n) { return n ? (unsigned)(rng() % n) : 0; }
 
@@ -34,12 +38,20 @@ static void put18(VlWide<3> &wide, unsigned q, unsigned value)
 	}
 }
 
+static void set_words(unsigned q, unsigned value)
+{
+	put18(dut->q_words, q, value);
+	words[cycles % 4][q] = value;
+}
+
 static void edge()
 {
 	dut->clk = 1;
 	dut->eval();
 	dut->clk = 0;
 	dut->eval();
+	for (unsigned q = 0; q < QUEUES; q++)
+		words[(cycles + 1) % 4][q] = words[cycles % 4][q];
 	cycles++;
 }
 
@@ -70,6 +82,17 @@ struct event {
 };
 static event before; // the events of the cycle before: the law delays them by one cycle
 
+// All queues are sampled in turn, 4 cycles apart, each `avg_queue_time`. A sample is what the queue held 3 cycles before.
+static void sample()
+{
+	if (dut->sample_q != next_sample || dut->sample != words[(cycles + 1) % 4][next_sample])
+		fail("sample " + std::to_string(dut->sample) + " of queue " + std::to_string(dut->sample_q) + "; queue " +
+		     std::to_string(next_sample) + " had " + std::to_string(words[(cycles + 1) % 4][next_sample]));
+	model_sample(next_sample, dut->sample);
+	next_sample = (next_sample + 1) % QUEUES;
+	sample_due += next_sample ? 4 : dut->avg_queue_time - 4 * (QUEUES - 1);
+}
+
 // One cycle with the events on the inputs, in the order of fairswitch_law: a job, a sample, data, a change of the count.
 static void cycle()
 {
@@ -80,8 +103,10 @@ static void cycle()
 			fail("a job that the model does not have");
 		jobs++;
 	}
+	if (dut->sampled != (cycles == sample_due))
+		fail(dut->sampled ? "a sample at another time" : "no sample");
 	if (dut->sampled)
-		model_sample(dut->sample_q, dut->sample);
+		sample();
 	if (before.payload)
 		model_data(before.out, before.payload);
 	if (before.kind == 1 || before.kind == 3)
@@ -120,7 +145,7 @@ static void begin(unsigned queue_words, unsigned aggregate_max, unsigned floor, 
 	for (unsigned q = 0; q < QUEUES; q++) {
 		model_begin(q, queue_words, aggregate_max, floor, mss_max, idle, threshold, updates);
 		put18(dut->q_maxwords, q, queue_words);
-		put18(dut->q_words, q, 0);
+		set_words(q, 0);
 	}
 	dut->aggregate_max = aggregate_max;
 	dut->floor_bytes = floor;
@@ -136,6 +161,8 @@ static void begin(unsigned queue_words, unsigned aggregate_max, unsigned floor, 
 	edge();
 	dut->rst = 0;
 	dut->eval();
+	next_sample = 0;
+	sample_due = cycles + period + 3;
 }
 
 // ---------------------------------------------------------------------------- vectors
@@ -189,7 +216,7 @@ static void vectors(const char *name)
 		case 'f': dut->closes = 1; cycle(); break;
 		case 'r': dut->aborts = 1; cycle(); break;
 		case 'd': dut->payload = (unsigned)atoi(line + 2); if (dut->payload) cycle(); break;
-		case 's': put18(dut->q_words, 0, (unsigned)atoi(line + 2)); to_sample(); break;
+		case 's': set_words(0, (unsigned)atoi(line + 2)); to_sample(); break;
 		case '=':
 			settle();
 			if (sscanf(line, "= %u %*u %u", &flows, &window) != 2)
@@ -208,17 +235,81 @@ static void vectors(const char *name)
 	printf("vectors: %u lines, %u results equal\n", n, checked);
 }
 
+// ---------------------------------------------------------------------------- large steps
+
+// Changes registers of the block, at rest.
+static void change(unsigned floor, unsigned updates)
+{
+	for (unsigned q = 0; q < QUEUES; q++)
+		model_change(q, floor, updates);
+	dut->floor_bytes = floor;
+	dut->updates = updates;
+	cycle();
+	cycle();
+}
+
+// Takes this many samples of queue 0.
+static void samples(unsigned value, unsigned n)
+{
+	set_words(0, value);
+	for (unsigned i = 0; i < n; i++)
+		to_sample();
+	settle();
+}
+
+// Updates by `step` and more of an aggregate of 8 MB to 1 GB. Floors raise an aggregate above 2 MB; with the largest MSS and a target of
+// one word the mean of the samples chooses the step.
+static void large_step(unsigned flows, unsigned raises)
+{
+	static const unsigned updates = 8, mss = (1 << 14) - 1;
+
+	begin(1, 0, 65535, 0, 0, 0, 1, 250);
+	for (unsigned i = 0; i < flows; i++) {
+		quiet();
+		dut->closes = 0;
+		dut->opens = 1;
+		dut->queue_in = 1; // each counts at both queues
+		dut->queue_out = 0;
+		dut->payload = 65535;
+		cycle();
+	}
+	settle();
+	samples(0, raises + 1);
+	change(1, updates);
+	unsigned state[6];
+	model_state(0, state);
+	unsigned long aggregate = (unsigned long)state[1] * state[0];
+	unsigned average = (unsigned)(aggregate / mss) * (60 + draw(40)) / 100;
+	samples(average * 32 / updates + 1, updates);
+	model_state(0, state);
+	if (state[0] != flows || (unsigned long)state[1] * flows >= aggregate || aggregate - (unsigned long)state[1] * flows < 8000000)
+		fail("the step is not large");
+	for (unsigned i = 0; i < 4; i++) // the rest is seen too
+		samples(0, updates);
+	saturated += state[0] == 4095;
+	large++;
+}
+
+static void large_steps()
+{
+	for (unsigned flows : {257u, 513u, 1025u, 2049u, 4095u})
+		for (unsigned i = 0; i < 4; i++)
+			large_step(flows, i);
+	large_step(4095, 16500); // 512 MB
+	printf("large steps: %lu updates by 8 MB and more equal\n", large);
+}
+
 // ---------------------------------------------------------------------------- random events
 
 static void random_events(unsigned long events)
 {
-	unsigned long done = 0, opened = 0, saturated = 0;
+	unsigned long done = 0, opened = 0;
 
 	while (done < events) {
 		unsigned threshold = draw(8), floors[] = {0, 1, 1461, 8961, 65535}, most[] = {0, 1, 1u << 20, (1u << 30) - 1};
-		unsigned words = draw(3) ? 1 + draw(1u << (4 + draw(14))) : (1u << 18) - 1;
+		unsigned size = draw(3) ? 1 + draw(1u << (4 + draw(14))) : (1u << 18) - 1;
 
-		begin(words, most[draw(4)], floors[draw(5)], draw(2) ? 1460 : draw(1 << 14), draw(2) ? 0 : 3 + draw(400), threshold,
+		begin(size, most[draw(4)], floors[draw(5)], draw(2) ? 1460 : draw(1 << 14), draw(2) ? 0 : 3 + draw(400), threshold,
 		      draw(2) ? 10 : draw(64), 300 + draw(3000));
 		unsigned busy = draw(3); // 0: bursts, 1: an event each cycle, 2: seldom
 		unsigned skew = draw(4); // more begin than end, and the other way round
@@ -237,7 +328,7 @@ static void random_events(unsigned long events)
 				dut->payload = draw(4) ? 1448 : draw(65536);
 			cycle();
 			if (dut->payload == 0 && draw(64) == 0)
-				put18(dut->q_words, draw(QUEUES), draw(words + words / 4 + 2) & 0x3ffff);
+				set_words(draw(QUEUES), draw(size + size / 4 + 2) & 0x3ffff);
 			unsigned gap = busy == 0 ? (draw(32) ? 0 : draw(200)) : busy == 1 ? 0 : draw(8);
 			quiet();
 			while (gap--)
@@ -271,6 +362,8 @@ int main(int argc, char **argv)
 	dut->mutsel = (unsigned short)atoi(getenv("MUTANT"));
 #endif
 	vectors(argv[1]);
+	large_steps();
+	rng.seed(strtoul(argv[3], nullptr, 10));
 	random_events(strtoul(argv[2], nullptr, 10));
 	return 0;
 }

@@ -127,10 +127,12 @@ def lengths():
 
 
 class Stream:
-    """An AXI4-Stream source and sink. idle, busy: the share of cycles in which they pause."""
+    """An AXI4-Stream source and sink. idle, busy: the share of cycles in which they pause. Now and then the sink pauses for so long that
+    all FIFOs fill. each: called in each cycle, when the outputs are stable."""
 
-    def __init__(self, dut, r, lanes, idle, busy):
-        self.dut, self.r, self.lanes, self.idle, self.busy = dut, r, lanes, idle, busy
+    def __init__(self, dut, r, lanes, idle, busy, each=None):
+        self.dut, self.r, self.lanes, self.idle, self.busy, self.each = dut, r, lanes, idle, busy, each
+        self.blocked = 0  # more cycles of the long pause
         self.sent, self.got = [], []  # (bytes, user)
         self.held = None  # a transfer at the output that was not taken: it must not change
 
@@ -152,8 +154,11 @@ class Stream:
             dut.s_axis_tvalid.value = current is not None
             if current:
                 dut.s_axis_tdata.value, dut.s_axis_tkeep.value, dut.s_axis_tlast.value, dut.s_axis_tuser.value = current
-            dut.m_axis_tready.value = self.r.random() >= self.busy
+            self.blocked = self.blocked - 1 if self.blocked else 100 * (self.r.random() < 0.003)
+            dut.m_axis_tready.value = not self.blocked and self.r.random() >= self.busy
             await settle()
+            if self.each:
+                self.each()
             if current and int(dut.s_axis_tready.value):
                 current = None
             if int(dut.m_axis_tvalid.value):

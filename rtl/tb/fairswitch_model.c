@@ -19,6 +19,11 @@ void model_begin(unsigned q, unsigned queue_words, unsigned aggregate_max, unsig
 	state[q] = (struct fairswitch_state){0};
 }
 
+void model_change(unsigned q, unsigned floor, unsigned updates)
+{
+	config[q].floor_bytes = (weir_u16)floor;
+	config[q].updates = (weir_u8)updates;
+}
 void model_count(unsigned q, unsigned event) { fairswitch_count(&state[q], (enum fairswitch_event)event); }
 void model_data(unsigned q, unsigned payload) { fairswitch_data(&config[q], &state[q], payload); }
 void model_sample(unsigned q, unsigned words) { fairswitch_sample(&config[q], &state[q], words); }

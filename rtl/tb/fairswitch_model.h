@@ -5,6 +5,7 @@
 extern "C" {
 void model_begin(unsigned q, unsigned queue_words, unsigned aggregate_max, unsigned floor, unsigned mss_max,
 		 unsigned idle_samples, unsigned threshold, unsigned updates);
+void model_change(unsigned q, unsigned floor, unsigned updates);
 void model_count(unsigned q, unsigned event);
 void model_data(unsigned q, unsigned payload);
 void model_sample(unsigned q, unsigned words);

@@ -15,24 +15,87 @@ def only(module):
     return cocotb.test(skip=os.environ["TOP"] != "fairswitch_" + module if module else os.environ["TOP"] != "fairswitch")
 
 
-async def compare(dut, frames, window, over, clear, model, r, pauses):
-    dut.window.value, dut.over.value, dut.clear.value = window, over, clear
-    stream = Stream(dut, r, WIDTH // 8, *pauses)
+class Decisions:
+    """What the path looks up for each frame, and what it tells the law and the counts: each in its cycle."""
+
+    def __init__(self, dut, r, model, clear, sent):
+        self.dut, self.r, self.model, self.clear = dut, r, model, clear
+        self.coming, self.wanted = list(sent), []
+        self.windows, self.over = [0] * 8, 0
+        self.cycle, self.event, self.counts = 0, None, []  # counts: (cycle, marked, rewritten)
+
+    def each(self):
+        dut = self.dut
+        self.cycle += 1
+        event = int(dut.opens.value) | int(dut.closes.value) << 1 | int(dut.aborts.value) << 2
+        if self.event is None:
+            assert event == 0 and int(dut.payload.value) == 0
+        else:
+            seen, user = self.event
+            assert event == (0, 1, 2, 4)[seen & 3]
+            assert int(dut.payload.value) == seen >> 8
+            assert int(dut.event_out.value) << 3 | int(dut.event_in.value) == user
+            self.event = None
+        marked = rewritten = 0
+        if self.counts and self.counts[0][0] == self.cycle:
+            _, marked, rewritten = self.counts.pop(0)
+        assert (int(dut.marked.value), int(dut.rewritten.value)) == (marked, rewritten)
+        if int(dut.decided.value):
+            data, user = self.coming.pop(0)
+            assert int(dut.lookup_out.value) << 3 | int(dut.lookup_in.value) == user
+            if self.r.random() < 0.3:
+                self.windows[self.r.randrange(8)] = self.r.choice([0, 1, 1461, 40000, (1 << 30) - 1, self.r.randrange(1 << 30)])
+                self.over = self.r.randrange(256)
+            window, over = self.windows[user & 7], self.over >> (user >> 3) & 1
+            dut.window.value, dut.over.value = window, over
+            want, seen = self.model.frame(data, window, over, self.clear)
+            self.wanted.append(want)
+            assert int(dut.is_tcp.value) == seen >> 2 & 1
+            self.event = seen, user
+            self.counts.append((self.cycle + 9, seen >> 3 & 1, seen >> 4 & 1))
+        else:  # nothing is looked up
+            dut.window.value, dut.over.value = self.r.randrange(1 << 30), self.r.randrange(2)
+
+
+async def compare(dut, frames, clear, model, r, pauses):
+    dut.clear.value = clear
     sent = [(data, r.randrange(64)) for _, data in frames]
+    decisions = Decisions(dut, r, model, clear, sent)
+    stream = Stream(dut, r, WIDTH // 8, *pauses, decisions.each)
     got = await stream.run(sent)
-    for (name, data), (_, user), (out, out_user) in zip(frames, sent, got, strict=True):
-        want, _ = model.frame(data, window, over, clear)
+    for (name, data), (_, user), want, (out, out_user) in zip(frames, sent, decisions.wanted, got, strict=True):
         assert out == want, f"{name} ({len(data)} bytes): differs at {[i for i in range(len(want)) if out[i:i+1] != want[i:i+1]]}"
         assert out_user == user, name
+    for _ in range(10):  # counts of the last frame
+        await FallingEdge(dut.clk)
+
+
+async def again(dut, r):
+    """A reset while frames are inside: none comes out."""
+    dut.s_axis_tvalid.value, dut.s_axis_tlast.value, dut.m_axis_tready.value = 1, 0, 1
+    for i in range(r.randrange(1, 30)):
+        dut.s_axis_tdata.value = r.randrange(1 << WIDTH)
+        dut.s_axis_tkeep.value = (1 << WIDTH // 8) - 1
+        dut.s_axis_tlast.value = i % 3 == 1
+        await FallingEdge(dut.clk)
+    dut.s_axis_tvalid.value, dut.rst.value = 0, 1
+    for _ in range(10):  # the parser and the decision empty
+        await FallingEdge(dut.clk)
+    dut.rst.value = 0
+    for _ in range(30):
+        await settle()
+        assert not int(dut.m_axis_tvalid.value) and not int(dut.decided.value)
+        assert not any(int(getattr(dut, n).value) for n in ("opens", "closes", "aborts", "payload", "marked", "rewritten"))
+        await FallingEdge(dut.clk)
 
 
 @only("frames")
 async def every_kind(dut):
     r, model = rng(), Model()
     await start(dut, s_axis_tvalid=0, m_axis_tready=0, window=0, over=0, clear=0)
-    for i, window in enumerate((0, 1, 1461, 40000, 1 << 20, (1 << 30) - 1)):
-        for over in (0, 1):
-            await compare(dut, list(kinds(r)), window, over, (i + over) % 3, model, r, PAUSES[(i + 2 * over) % 4])
+    for i in range(12):
+        await compare(dut, list(kinds(r)), i % 3, model, r, PAUSES[i % 4])
+        await again(dut, r)
 
 
 @only("frames")
@@ -44,7 +107,7 @@ async def every_length(dut):
         for n in lengths():
             data = tcp_frame(r, max(0, n - 54), ecn=1, reserved=5, tags=n % 3, ip_options=n % 2)
             frames.append((f"cut to {n}", data[:n] if len(data) > n else data + r.randbytes(n - len(data))))
-        await compare(dut, frames, 3000, 1, 1, model, r, pauses)
+        await compare(dut, frames, 1, model, r, pauses)
 
 
 @only("")
@@ -95,13 +158,14 @@ async def carries_netfpga_frames(dut):
             for at in range(0, n, 8):
                 part = data[at:at + 8]
                 words.append((0 if at + 8 < n else 0x80 >> len(part) - 1, int.from_bytes(part.ljust(8, b"\0"), "big")))
-        got, sent, could = [], 0, False
+        got, sent, could, blocked = [], 0, False, 0
         for _ in range(200000):
             wr = could and sent < len(words) and r.random() >= idle
             if wr:
                 dut.in_ctrl.value, dut.in_data.value = words[sent]
                 sent += 1
-            dut.in_wr.value, dut.out_rdy.value = wr, r.random() >= busy
+            blocked = blocked - 1 if blocked else 150 * (r.random() < 0.003)  # all FIFOs fill
+            dut.in_wr.value, dut.out_rdy.value = wr, not blocked and r.random() >= busy
             await settle()
             could = int(dut.in_rdy.value)
             if int(dut.out_wr.value):
@@ -117,3 +181,79 @@ async def carries_netfpga_frames(dut):
             assert (want[0], want[1] & mask) == (have[0], have[1] & mask), f"word {i}"
         dut.in_wr.value = 0
         await FallingEdge(dut.clk)
+
+    # A reset while words and frames are inside: none comes out.
+    dut.out_rdy.value, dut.in_wr.value = 0, 1
+    for word in words[:14]:
+        dut.in_ctrl.value, dut.in_data.value = word
+        await FallingEdge(dut.clk)
+    dut.reset.value, dut.in_wr.value = 1, 0
+    for _ in range(12):
+        await FallingEdge(dut.clk)
+    dut.reset.value, dut.out_rdy.value = 0, 1
+    for _ in range(40):
+        await settle()
+        assert int(dut.in_rdy.value) and not int(dut.out_wr.value)
+        await FallingEdge(dut.clk)
+
+
+@only("netfpga")
+async def counts_at_ports(dut):
+    """The module header says which queues a segment concerns: the lowest port that it leaves by, and the port that it came in by."""
+    r = rng()
+    quiet = {f"s_axil_{n}": 0 for n in ("awaddr", "awvalid", "wdata", "wvalid", "bready", "araddr", "arvalid", "rready")}
+    await start(dut, reset="reset", in_wr=0, in_data=0, in_ctrl=0, out_rdy=1, q_words=0, q_maxwords=0, **quiet)
+
+    async def word(ctrl, data):
+        dut.in_ctrl.value, dut.in_data.value, dut.in_wr.value = ctrl, data, 1
+        await FallingEdge(dut.clk)
+        dut.in_wr.value = 0
+        while not int(dut.in_rdy.value):
+            await FallingEdge(dut.clk)
+
+    async def read(address):
+        dut.s_axil_araddr.value, dut.s_axil_arvalid.value, dut.s_axil_rready.value = address, 1, 1
+        await settle()
+        assert int(dut.s_axil_arready.value)
+        await FallingEdge(dut.clk)
+        dut.s_axil_arvalid.value = 0
+        while not int(dut.s_axil_rvalid.value):
+            await FallingEdge(dut.clk)
+        value = int(dut.s_axil_rdata.value)
+        await FallingEdge(dut.clk)
+        return value
+
+    flows, total = [0] * 8, 1 << 14
+    for _ in range(40):
+        come, ports = r.randrange(8), r.randrange(1, 256)
+        leave = (ports & -ports).bit_length() - 1
+        data = tcp_frame(r, 0, flags=0x12)
+        await word(r.randrange(1, 255), r.randrange(1 << 64))  # another module's header
+        await word(0xFF, ports << 48 | r.randrange(1 << 16) << 32 | (r.randrange(1 << 13) << 3 | come) << 16 | len(data))
+        await word(r.randrange(1, 255), r.randrange(1 << 64))
+        for at in range(0, len(data), 8):
+            part = data[at:at + 8]
+            await word(0 if at + 8 < len(data) else 0x80 >> len(part) - 1, int.from_bytes(part.ljust(8, b"\0"), "big"))
+        flows[come] += 1
+        flows[leave] += 1
+    for _ in range(60):
+        await FallingEdge(dut.clk)
+    assert [await read(0x400 + 0x20 * q) for q in range(8)] == flows
+    assert await read(0x2C) == 40
+    # Registers are written, and the size of a queue reaches the law.
+    dut.q_maxwords.value = sum(total << 18 * q for q in range(8))
+    dut.s_axil_awaddr.value, dut.s_axil_wdata.value, dut.s_axil_bready.value = 0x10, 3, 1
+    dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 1
+    await settle()
+    assert int(dut.s_axil_awready.value) and int(dut.s_axil_wready.value)
+    await FallingEdge(dut.clk)
+    dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 0
+    assert int(dut.s_axil_bvalid.value)
+    assert await read(0x10) == 3
+    data = tcp_frame(r, 0, flags=0x12)
+    await word(0xFF, 1 << 48 | 1 << 16)
+    for at in range(0, len(data), 8):
+        await word(0 if at + 8 < len(data) else 0x80 >> len(data) - at - 1, int.from_bytes(data[at:at + 8].ljust(8, b"\0"), "big"))
+    for _ in range(200):
+        await FallingEdge(dut.clk)
+    assert await read(0x404) == max(1461, (total >> 3) * 8 // (flows[0] + 1))

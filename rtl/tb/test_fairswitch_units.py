@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The small modules, each against the arithmetic that it stands for. The module under test is the top level."""
 import cocotb
-from cocotb.triggers import FallingEdge
+from cocotb.triggers import FallingEdge, Timer
 
 from common import fold, rng, settle, start
 
@@ -12,6 +12,23 @@ def only(module):
     """A test that runs if the top level is this module."""
     import os
     return cocotb.test(skip=os.environ["TOP"] != "fairswitch_" + module)
+
+
+async def interrupt(dut, **inputs):
+    """A reset ends what the module does, at once and also in the cycle in which it begins."""
+    for work in (0, 1, 5, 16):
+        for name, value in {**inputs, "start": 1, "rst": work == 0}.items():
+            getattr(dut, name).value = value
+        await FallingEdge(dut.clk)
+        dut.start.value = 0
+        for _ in range(work - 1):
+            await FallingEdge(dut.clk)
+        dut.rst.value = 1
+        await FallingEdge(dut.clk)
+        dut.rst.value = 0
+        for _ in range(20 if work == 0 else 1):
+            assert not int(dut.done.value), "done after a reset"
+            await FallingEdge(dut.clk)
 
 
 @only("div32")
@@ -34,6 +51,9 @@ async def divides(dut):
         assert int(dut.quotient.value) == a // b, f"{a} / {b} = {int(dut.quotient.value)}"
         await FallingEdge(dut.clk)
         assert not int(dut.done.value)
+        assert int(dut.quotient.value) == a // b, "the quotient does not stay"
+        if r.random() < 0.1:
+            await interrupt(dut, dividend=a, divisor=b)
 
 
 @only("mul16")
@@ -41,17 +61,21 @@ async def multiplies(dut):
     r = rng()
     await start(dut, start=0, a=0, b=0)
     pairs = [(0xFFFF, 0xFFFF), (0, 5), (1, (1 << 18) - 1), ((1 << 14) - 1, (1 << 18) - 1)]
-    pairs += [(r.randrange(1 << 14), r.randrange(1 << 18)) for _ in range(1000)]
+    pairs += [(r.randrange(1 << 14), r.randrange(1 << 18)) for _ in range(800)]
+    pairs += [(r.randrange(1 << 16), r.randrange(1 << 16)) for _ in range(200)]
     for a, b in pairs:
         dut.start.value, dut.a.value, dut.b.value = 1, a, b
         await FallingEdge(dut.clk)
-        dut.start.value, dut.a.value = 0, 3
-        cycles = 1
-        while not int(dut.done.value):
+        dut.start.value, dut.a.value, dut.b.value = r.random() < 0.3, 3, 7  # ignored while it works
+        for _ in range(16):
+            assert not int(dut.done.value)
             await FallingEdge(dut.clk)
-            cycles += 1
-        assert (cycles, int(dut.product.value)) == (17, a * b)
+        dut.start.value = 0
+        assert (int(dut.done.value), int(dut.product.value)) == (1, a * b)
         await FallingEdge(dut.clk)
+        assert (int(dut.done.value), int(dut.product.value)) == (0, a * b)
+        if r.random() < 0.1:
+            await interrupt(dut, a=a, b=b)
 
 
 @only("checksum")
@@ -193,8 +217,17 @@ async def counts(dut):
     await start(dut, idle_samples=5, sampling=0, opens=0, closes=0, aborts=0, data=0, length=0)
     flows = syns = fins = rsts = mss = idle = 0
     active = sampling = False
-    since = 0  # cycles since a sample
+    since, limit = 0, 5  # cycles since a sample; idle_samples
     for i in range(30000):
+        if since == 2 and r.random() < 0.02:
+            limit = r.choice([0, 1, 5, 5, 17])
+            dut.idle_samples.value = limit
+        if r.random() < 0.0005:
+            dut.rst.value = 1
+            await FallingEdge(dut.clk)
+            dut.rst.value = 0
+            flows = syns = fins = rsts = mss = idle = since = 0
+            active = sampling = False
         kind = r.randrange(4) if i < 20000 else r.randrange(3) - 1
         n = r.choice([1, 2, 2])
         opens = n if kind in (0, 1) and i < 20000 or kind == 2 and i >= 20000 else 0
@@ -208,11 +241,11 @@ async def counts(dut):
         dut.sampling.value, dut.data.value, dut.length.value = sampling, data, length
         before = flows
         if sampled:
-            if active:
+            if active or not limit:
                 idle = 0
             else:
                 idle += 1
-                if idle >= 5:
+                if idle >= limit:
                     idle = flows = syns = fins = rsts = 0
             active = False
         if data:
@@ -229,28 +262,39 @@ async def counts(dut):
 
 @only("avg32")
 async def averages(dut):
-    r = rng()
-    queues = 4
+    """Each queue in turn, 4 cycles apart, each `period`; its sum is that of its last 32 samples since the reset."""
+    r, queues = rng(), 4
     await start(dut, period=40, updates=7, q_words=0, read_q=0)
-    history = [[0] * 32 for _ in range(queues)]
-    words = [0] * queues
-    samples = 0
-    while samples < 400:
-        await settle()
-        if int(dut.sampled.value):
-            q, value = int(dut.sample_q.value), int(dut.sample.value)
-            assert value == words[q]
-            assert int(dut.update.value) == ((samples // queues) % 7 == 6)
-            history[q].append(value)
-            samples += 1
-            dut.read_q.value = q
-            await FallingEdge(dut.clk)
-            await settle()
-            assert int(dut.read_sum.value) == sum(history[q][-32:])
-            if q == queues - 1:
-                words = [r.choice([0, (1 << 18) - 1, r.randrange(1 << 18)]) for _ in range(queues)]
-                dut.q_words.value = sum(w << 18 * i for i, w in enumerate(words))
+    for period, updates, rounds in ((40, 7, 80), (17, 1, 40), (23, 0, 5), (60, 63, 65), (0xA5C3, 2, 3)):
+        dut.rst.value, dut.period.value, dut.updates.value = 1, period, updates
         await FallingEdge(dut.clk)
+        dut.rst.value = 0
+        history, words, taken = [[0] * 32 for _ in range(queues)], [], 0  # words: the inputs of the cycles so far
+        now, due = 0, period + 3  # the cycle of the next sample
+        while taken < rounds * queues + 2:  # the reset ends a round
+            if due - now > 200:  # nothing happens
+                await Timer(2 * (due - now - 100), unit="ns")
+                words, now = [None] * 3, due - 100
+            if not words or words[-1] is None or r.random() < 0.2:
+                values = [r.choice([0, (1 << 18) - 1, r.randrange(1 << 18)]) for _ in range(queues)]
+                dut.q_words.value = sum(w << 18 * i for i, w in enumerate(values))
+            words = [*words[-3:], values]
+            q, read_q = taken % queues, r.randrange(queues)
+            dut.read_q.value = read_q
+            await settle()
+            if taken > read_q:
+                assert int(dut.read_sum.value) == sum(history[read_q][-32:])
+            assert int(dut.sampling.value) == (1 << q if now == due - 1 else 0)
+            assert int(dut.sampled_of.value) == (1 << q if now == due else 0)
+            assert int(dut.sampled.value) == (now == due)
+            if now == due:
+                assert (int(dut.sample_q.value), int(dut.sample.value)) == (q, words[-4][q])
+                assert int(dut.update.value) == (taken // queues % max(updates, 1) == max(updates, 1) - 1)
+                history[q].append(words[-4][q])
+                taken += 1
+                due += period - 12 if q == queues - 1 else 4
+            await FallingEdge(dut.clk)
+            now += 1
 
 
 @only("regs")
@@ -292,24 +336,86 @@ async def keeps_registers(dut):
         dut.bready.value = 0
         assert not int(dut.bvalid.value)
 
-    assert await read(0) == 0x46535701
-    defaults = {4: 4, 8: 6000, 12: 10, 16: 2, 20: 2, 24: 1461, 28: 0, 32: 1460, 36: 20833}
+    names = {8: "avg_queue_time", 12: "updates", 16: "threshold", 20: "ecn_threshold", 24: "floor_bytes", 28: "aggregate_max",
+             32: "mss_max", 36: "idle_samples"}
+    defaults = {0: 0x46535701, 4: 4, 8: 6000, 12: 10, 16: 2, 20: 2, 24: 1461, 28: 0, 32: 1460, 36: 20833}
     widths = {4: 4, 8: 16, 12: 6, 16: 4, 20: 4, 24: 16, 28: 30, 32: 14, 36: 16}
-    for address, value in defaults.items():
-        assert await read(address) == value
-    written = {a: r.randrange(1 << 32) for a in widths}
-    for address, value in written.items():
-        await write(address, value)
-    await write(0x40, 0xFFFFFFFF)  # no register
-    for address, width in widths.items():
-        assert await read(address) == written[address] & ((1 << width) - 1)
-    dut.decided.value, dut.tcp.value, dut.marked.value, dut.rewritten.value = 1, 1, 1, 1
+
+    async def all_are(values):
+        for address in range(0, 0x40, 4):
+            assert await read(address) == values.get(address, 0)
+        assert int(dut.ecn.value) << 3 | int(dut.enable.value) << 2 | int(dut.clear.value) == values[4]
+        for address, name in names.items():
+            assert int(getattr(dut, name).value) == values[address], name
+
+    await all_are(defaults)
+    for _ in range(4):
+        values = dict(defaults)
+        for address, width in widths.items():
+            value = r.randrange(1 << 32)
+            await write(address, value)
+            values[address] = value & ((1 << width) - 1)
+            for bit in range(6, 12):  # no register
+                await write(address | 1 << bit, ~value & 0xFFFFFFFF)
+        await write(0, 0)
+        for address in range(40, 0x40, 4):
+            await write(address, r.randrange(1 << 32))
+        await all_are(values)
+    for bit in (6, 7, 8, 9, 11):
+        assert await read(8 | 1 << bit) == 0
+    assert await read(0xC08) == 0
+    # Half a write is none, and a second one waits for the first one's answer.
+    dut.awaddr.value, dut.wdata.value = 8, 77
+    for address_comes in (1, 0):
+        dut.awvalid.value, dut.wvalid.value = address_comes, 1 - address_comes
+        await settle()
+        assert not int(dut.awready.value) and not int(dut.wready.value)
+        await FallingEdge(dut.clk)
+        assert not int(dut.bvalid.value)
+    dut.awvalid.value = dut.wvalid.value = 1
     await FallingEdge(dut.clk)
-    dut.tcp.value = dut.marked.value = 0
+    for _ in range(3):
+        dut.wdata.value = 78
+        await settle()
+        assert int(dut.bvalid.value) and not int(dut.awready.value) and not int(dut.wready.value)
+        assert int(dut.bresp.value) == 0 and int(dut.rresp.value) == 0
+        await FallingEdge(dut.clk)
+    dut.awvalid.value = dut.wvalid.value = 0
+    dut.bready.value = 1
     await FallingEdge(dut.clk)
-    dut.decided.value = dut.rewritten.value = 0
-    assert [await read(a) for a in (40, 44, 48, 52)] == [2, 1, 1, 2]
-    dut.show_flows.value, dut.show_window.value, dut.show_mss.value, dut.show_syns.value = 17, 12345, 1448, 9
-    for i, want in enumerate((17, 12345, 9, 0, 0, 1448)):
-        assert await read(0x400 + 0x20 * 5 + 4 * i) == want
-        assert int(dut.show_q.value) == 5
+    dut.bready.value = 0
+    values[8] = 77
+    await all_are(values)
+    for _ in range(3000):
+        decided, tcp, marked, rewritten = (r.randrange(2) for _ in range(4))
+        dut.decided.value, dut.tcp.value, dut.marked.value, dut.rewritten.value = decided, tcp, marked, rewritten
+        for address, more in zip((40, 44, 48, 52), (decided, decided and tcp, marked, rewritten)):
+            values[address] = values.get(address, 0) + more
+        await FallingEdge(dut.clk)
+    dut.decided.value = dut.marked.value = dut.rewritten.value = 0
+    await all_are(values)
+    shows = {0: ("show_flows", 12), 1: ("show_window", 30), 2: ("show_syns", 16), 3: ("show_fins", 16), 4: ("show_rsts", 16),
+             5: ("show_mss", 14)}
+    for q in [*range(8), *range(8)]:
+        want = [0] * 8
+        for i, (name, width) in shows.items():
+            want[i] = r.randrange(1 << width)
+            getattr(dut, name).value = want[i]
+        for i in range(8):
+            assert await read(0x400 + 0x20 * q + 4 * i) == want[i]
+            assert int(dut.show_q.value) == q
+    # A reset ends what is under way, and gives the first values back.
+    for late in range(1, 4):
+        dut.araddr.value, dut.arvalid.value = 0x400, 1
+        dut.awaddr.value, dut.wdata.value, dut.awvalid.value, dut.wvalid.value = 4, 0, 1, 1
+        for _ in range(late):
+            await FallingEdge(dut.clk)
+            dut.arvalid.value = 0
+        dut.awvalid.value = dut.wvalid.value = 0
+        dut.rst.value = 1
+        await FallingEdge(dut.clk)
+        dut.rst.value = 0
+        for _ in range(5):
+            assert not int(dut.rvalid.value) and not int(dut.bvalid.value)
+            await FallingEdge(dut.clk)
+        await all_are(defaults)
