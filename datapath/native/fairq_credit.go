@@ -96,10 +96,10 @@ type CreditAck struct {
 	Opens         uint8
 	Pacing        uint8
 	Behind, Fixed uint8
-	Ends          uint8 // 1: it acknowledges a FIN
-	Shift         uint8 // scale of the window in its header
-	Answered      uint8 // 1: the data's sender answers requests, and its latest segment was shorter than others
-	_             uint8
+	Ends          uint8  // 1: it acknowledges a FIN
+	Shift         uint8  // scale of the window in its header
+	Answered      uint8  // 1: the data's sender answers requests, and its latest segment was shorter than others
+	Life          uint8  // of the promise: enum credit_life. Acknowledges sets it
 	Ack           uint32 // acknowledgement number
 	Sent          uint32 // sequence number behind the furthest data of the data's sender
 	Allowed       uint32 // End.Allowed of the data's sender

@@ -72,6 +72,7 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 
 	flight_until(&s->credits.flight, ack->now_ns);
 	ack->left_ns = left_ns;
+	ack->life = credit_life(&s->credit, left_ns);
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
 }
 

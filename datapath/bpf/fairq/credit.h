@@ -264,6 +264,7 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 	if (!p || !d || !sender)
 		return 0;
 	credit_moves_on(id, p, d->ack.now_ns);
+	d->ack.life = credit_life(&p->config, d->ack.left_ns);
 	credit_reports(&report, id, CREDIT_ACKNOWLEDGED);
 	credit_hears_ack(&report, d);
 	bpf_spin_lock(&p->lock);

@@ -25,7 +25,7 @@ enum credit_opens {
 // An acknowledgement, and the end whose data it acknowledges.
 struct credit_ack {
 	weir_u64 now_ns;
-	long long left_ns;      // until the end of the promise's life, for credit_life
+	long long left_ns;      // until the end of the promise's life
 	weir_u32 promise;       // of the end
 	weir_u32 advance_bytes; // how much further it acknowledges than the ones before it
 	weir_u32 floor_bytes;   // least window of the flow
@@ -37,7 +37,7 @@ struct credit_ack {
 	weir_u8 ends; // 1: it acknowledges a FIN: nothing follows
 	weir_u8 shift; // scale of the window in its header
 	weir_u8 answered; // 1: the end answers requests, and its latest segment was shorter than others: a message ends so
-	weir_u8 zero;
+	weir_u8 life; // of the promise: enum credit_life; now, and after credit_acknowledges as of when the packet leaves
 	weir_u32 ack;          // the acknowledgement number
 	weir_u32 sent;         // sequence number behind the furthest data of the end
 	weir_u32 allowed;      // sequence number that charged windows allowed the end to send to; 0: unknown
@@ -114,18 +114,19 @@ WEIR_INLINE int credit_concerns(const struct credit_ack *ack)
 
 // Returns the life of the end's promise when an acknowledgement reaches it: enum credit_life. One that is behind others leaves at the end of
 // the parking queue. The clock may have passed the promise by then, so that a request needs a place of its own.
-WEIR_INLINE weir_u8 credit_life_then(const struct credit_config *config, const struct credit_state *state, const struct credit_ack *ack)
+WEIR_INLINE weir_u8 credit_life_then(const struct credit_state *state, const struct credit_ack *ack)
 {
-	weir_u64 wait = ack->behind ? credit_from(state->queue_ns, ack->now_ns) - ack->now_ns : 0;
-	weir_u8 life = credit_life(config, ack->left_ns);
+	long long wait = (long long)(state->queue_ns - ack->now_ns);
 
-	return (long long)wait < ack->left_ns ? life : life & ~CREDIT_LIVE;
+	// Without branches, because the verifier would follow each of them through all that comes after it.
+	wait &= ~(wait >> 63);
+	return ack->life & ~(weir_u8)((weir_u64)(ack->left_ns - 1 - wait * ack->behind) >> 63); // CREDIT_LIVE is 1
 }
 
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
 // 0: the law's window limits it. Sets when the packet leaves.
 WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, struct credit_state *state,
-					 const struct credit_ack *ack, struct credit_answer *answer)
+					 struct credit_ack *ack, struct credit_answer *answer)
 {
 	struct credit_ask ask = {
 		.now_ns = ack->now_ns,
@@ -134,15 +135,15 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		.behind = ack->behind,
 		.fixed = ack->fixed,
 	};
-	weir_u8 life = credit_life_then(config, state, ack);
 	weir_u32 promise = ack->promise, want;
 
 	answer->allowed = ack->allowed;
 	if (config->buffer_bytes)
 		flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));
 	if (ack->opens && config->mode) {
+		ack->life = credit_life_then(state, ack);
 		credit_owes_until(config, state, ack->now_ns);
-		if (promise && life & CREDIT_OWED)
+		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));
 		want = ack->floor_bytes;
 		if (ack->opens != CREDIT_COMPLETES)
@@ -154,9 +155,9 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		want = credit_window(want, ack->shift);
 		if (want < promise) // the end did not use it, and a request with the same sequence number cannot take it back
 			want = promise;
-		if (!(life & CREDIT_LIVE) || want > promise) {
+		if (!(ack->life & CREDIT_LIVE) || want > promise) {
 			ask.cost_bytes = credit_cost(config, want, ack->floor_bytes);
-			if (life & CREDIT_LIVE && promise)
+			if (ack->life & CREDIT_LIVE && promise)
 				ask.cost_bytes -= credit_cost(config, promise, ack->floor_bytes);
 			promise = want;
 		}

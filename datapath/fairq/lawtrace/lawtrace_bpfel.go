@@ -107,7 +107,7 @@ type lawtraceCreditWait struct {
 			Ends         uint8
 			Shift        uint8
 			Answered     uint8
-			Zero         uint8
+			Life         uint8
 			Ack          uint32
 			Sent         uint32
 			Allowed      uint32
@@ -323,7 +323,7 @@ type lawtraceLawCredit struct {
 		Ends         uint8
 		Shift        uint8
 		Answered     uint8
-		Zero         uint8
+		Life         uint8
 		Ack          uint32
 		Sent         uint32
 		Allowed      uint32

@@ -106,7 +106,7 @@ type FairQCreditWait struct {
 			Ends         uint8
 			Shift        uint8
 			Answered     uint8
-			Zero         uint8
+			Life         uint8
 			Ack          uint32
 			Sent         uint32
 			Allowed      uint32
