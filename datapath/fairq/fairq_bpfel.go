@@ -66,6 +66,7 @@ type fairqCreditWait struct {
 		Ack struct {
 			_            structs.HostLayout
 			NowNs        uint64
+			LeftNs       int64
 			Promise      uint32
 			AdvanceBytes uint32
 			FloorBytes   uint32
@@ -75,10 +76,10 @@ type fairqCreditWait struct {
 			Pacing       uint8
 			Behind       uint8
 			Fixed        uint8
-			Life         uint8
 			Ends         uint8
 			Shift        uint8
 			Answered     uint8
+			Life         uint8
 			Ack          uint32
 			Sent         uint32
 			Allowed      uint32
@@ -95,7 +96,6 @@ type fairqCreditWait struct {
 			Allowed     uint32
 			Renewed     uint32
 		}
-		LeftNs int64
 	}
 	UntilBefore uint32
 	Zero        uint32

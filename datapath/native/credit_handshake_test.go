@@ -59,6 +59,61 @@ func TestCredit_HandshakesThatNobodyUses(t *testing.T) {
 	}
 }
 
+// 300 handshakes are completed at once, and their ACKs wait. Requests that are behind their own ACK repeat its promise, and cost nothing. If all
+// clients send them after the last ACK, the places of most ACKs have passed when the requests leave. So they wait for places of their
+// own, and in no time do more leave than the line carries, with what the port has room for.
+func TestCredit_RequestsBehindHandshakes(t *testing.T) {
+	const n, cost = 300, 8 * (2*1461 + 3*90) * 33 / 32 // ns of two segments
+	for _, c := range []struct {
+		name     string
+		together bool // all requests come after all ACKs
+		charged  int  // as many promises
+	}{
+		{"each behind its own", false, n},
+		{"all behind all", true, 2*n - 17}, // the first 17 ACKs pass, and so do their requests
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+			var waits [n]native.CreditAnswer
+			var promises [n]uint32
+			acks := func(i int, opens uint8) (leaves uint64) {
+				ack := native.CreditAck{NowNs: 1000, FloorBytes: 1461, LengthBytes: 66, Opens: opens, Promise: promises[i]}
+				left := int64(waits[i].LiveNs) - 1000
+				if opens == native.CreditOpens && waits[i].LengthBytes > 0 {
+					ack.Behind = 1
+				}
+				promises[i] = b.acknowledges(&ack, left, &waits[i])
+				return waits[i].LeavesNs
+			}
+			var leaves []uint64
+			for i := range n {
+				acks(i, native.CreditCompletes)
+				if !c.together {
+					leaves = append(leaves, acks(i, native.CreditOpens))
+				}
+			}
+			for i := range n {
+				if c.together {
+					leaves = append(leaves, acks(i, native.CreditOpens))
+				}
+			}
+			if got := int(b.state.ChargedNs / cost); got < c.charged || got > c.charged+16 { // the first requests get what the port has room for
+				t.Errorf("charged for %d promises, want %d", got, c.charged)
+			}
+			const live = 1_800_000 // ns, as in credit_live_ns
+			for i := range leaves {
+				first := 0
+				for leaves[i]-leaves[first] > live {
+					first++
+				}
+				if most := (live+50_000*8)/cost + 1; i-first > most {
+					t.Fatalf("%d requests leave within 1.8 ms, want %d at most", i-first, most)
+				}
+			}
+		})
+	}
+}
+
 // After a flood, SYN-ACKs cost what they promise again when their promises are used.
 func TestCredit_HandshakesAfterAFlood(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises)

@@ -81,12 +81,13 @@ const (
 	CreditCompletes = C.CREDIT_COMPLETES // the ACK that completes a handshake
 )
 
-// CreditOpeners is the bit of CreditAck.Life for a promise of the end that opened the connection: enum credit_life.
+// CreditOpeners is the bit of enum credit_life for a promise of the end that opened the connection.
 const CreditOpeners = C.CREDIT_OPENERS
 
 // CreditAck is struct credit_ack of core/fairq/credit_ack.h.
 type CreditAck struct {
 	NowNs         uint64
+	LeftNs        int64  // until the promise ends. Acknowledges sets it
 	Promise       uint32 // End.Promise of the data's sender
 	AdvanceBytes  uint32 // how much further it acknowledges than the ones before it
 	FloorBytes    uint32 // least window of the flow
@@ -95,10 +96,10 @@ type CreditAck struct {
 	Opens         uint8
 	Pacing        uint8
 	Behind, Fixed uint8
-	Life          uint8  // of the promise: enum credit_life. Acknowledges sets it
 	Ends          uint8  // 1: it acknowledges a FIN
 	Shift         uint8  // scale of the window in its header
 	Answered      uint8  // 1: the data's sender answers requests, and its latest segment was shorter than others
+	Life          uint8  // of the promise: enum credit_life. Acknowledges sets it
 	Ack           uint32 // acknowledgement number
 	Sent          uint32 // sequence number behind the furthest data of the data's sender
 	Allowed       uint32 // End.Allowed of the data's sender

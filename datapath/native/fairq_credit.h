@@ -71,6 +71,7 @@ static weir_u32 native_credit_acknowledges(struct weir_world *w, weir_u32 id, st
 	struct native_entry *s = &w->entries[id];
 
 	flight_until(&s->credits.flight, ack->now_ns);
+	ack->left_ns = left_ns;
 	ack->life = credit_life(&s->credit, left_ns);
 	return credit_acknowledges(&s->credit, &s->credits, ack, answer);
 }

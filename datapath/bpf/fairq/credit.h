@@ -47,7 +47,6 @@ struct {
 struct credited {
 	struct credit_ack ack;
 	struct credit_answer answer;
-	__s64 left_ns; // until the promise ends, for credit_life
 };
 
 // The decision of credit_ack for the packet that this processor handles. credit_parks needs it if the parking refuses the packet,
@@ -265,7 +264,7 @@ __noinline int credit_decides(__u32 id, struct credited *d, struct end *sender)
 	if (!p || !d || !sender)
 		return 0;
 	credit_moves_on(id, p, d->ack.now_ns);
-	d->ack.life = credit_life(&p->config, d->left_ns);
+	d->ack.life = credit_life(&p->config, d->ack.left_ns);
 	credit_reports(&report, id, CREDIT_ACKNOWLEDGED);
 	credit_hears_ack(&report, d);
 	bpf_spin_lock(&p->lock);
@@ -420,7 +419,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->ack.allowed = sender->allowed;
 	d->ack.longest_bytes = sender->longest;
 	d->ack.ends = !!(sender->flags & END_FIN);
-	d->left_ns = credit_left(sender, now);
+	d->ack.left_ns = credit_left(sender, now);
 	d->ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
 	d->ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
 	d->ack.backlog_bytes = (__u32)port_backlog(id);

@@ -46,7 +46,7 @@ static __always_inline void credit_hears(struct credit_report *report, __u64 now
 	record->left_ns = left;
 	record->promise = promise;
 	record->bytes = bytes;
-	record->ack.life = life;
+	record->life = life;
 }
 
 // Records what an end remembers of its request.
@@ -61,7 +61,7 @@ static __always_inline void credit_hears_ack(struct credit_report *report, const
 	if (!report->record)
 		return;
 	report->record->ack = d->ack;
-	report->record->left_ns = d->left_ns;
+	report->record->left_ns = d->ack.left_ns;
 }
 
 static __always_inline void credit_replies(struct credit_report *report, __u32 promise, const struct credit_answer *answer)

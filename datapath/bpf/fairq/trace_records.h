@@ -41,11 +41,11 @@ enum law_count_event {
 enum law_credit_event {
 	CREDIT_ACKNOWLEDGED = 1, // ack, left_ns; answer, and the promise
 	CREDIT_RESTED = 2,       // ack; bytes: the promise before it; answer, and the promise
-	CREDIT_USED = 3,         // now_ns, left_ns, promise, bytes; ack.life: of the promise
+	CREDIT_USED = 3,         // now_ns, left_ns, promise, bytes; life: of the promise
 	CREDIT_COUNTED = 4,      // now_ns; bytes: 1 if the port paces; promise: 1 if the frame is charged
 	CREDIT_OTHER = 5,        // now_ns, bytes
 	CREDIT_REFUSED = 6,      // now_ns; answer: of CREDIT_ACKNOWLEDGED
-	CREDIT_RETURNED = 7,     // now_ns, left_ns, promise, bytes: the backlog, ack.life: a held request; mark: the answer
+	CREDIT_RETURNED = 7,     // now_ns, left_ns, promise, bytes: the backlog, life: a held request; mark: the answer
 	CREDIT_LATER = 8,        // now_ns: flight_until
 };
 
@@ -168,6 +168,8 @@ struct law_credit {
 	__u32 bytes;
 	__u32 event; // enum law_credit_event
 	__u32 mark;  // what an end remembers of its request
+	__u32 life;  // as the event says
+	__u32 zero;
 };
 
 struct law_asked {

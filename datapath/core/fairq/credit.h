@@ -35,6 +35,11 @@
 //   owed        a promise counts from when it is given until its end sends data, for wait_ns to 2 wait_ns at most: there are
 //               two sums, of this span of wait_ns and of the one before it. An end that uses its promise after the clock
 //               has forgotten it is charged again.
+//   life        a promise is live, so that a request that repeats it costs nothing, for 1 ms and twice the time of the capacity after the
+//               packet that gave it leaves. A request behind packets of its direction leaves at queue_ns, and counts as of then. The
+//               ACKs of many handshakes each wait for their place, and requests that came after all of them would otherwise leave at once,
+//               behind the last ACK. The place of such an ACK remains unused: no later packet can take it, because the queue keeps
+//               its order.
 //   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from 0 to +1 of
 //               it, so that the charges of one cycle remove the error. cycle = max(ahead, capacity). `corrected` is the sum
 //               of the corrections of the latest cycle, which the queue does not show yet. Requests that are held belong to the

@@ -25,6 +25,7 @@ enum credit_opens {
 // An acknowledgement, and the end whose data it acknowledges.
 struct credit_ack {
 	weir_u64 now_ns;
+	long long left_ns;      // until the end of the promise's life
 	weir_u32 promise;       // of the end
 	weir_u32 advance_bytes; // how much further it acknowledges than the ones before it
 	weir_u32 floor_bytes;   // least window of the flow
@@ -33,10 +34,10 @@ struct credit_ack {
 	weir_u8 opens;          // enum credit_opens
 	weir_u8 pacing;         // 1: the port paces
 	weir_u8 behind, fixed;  // as in credit_ask
-	weir_u8 life; // of the promise: enum credit_life
 	weir_u8 ends; // 1: it acknowledges a FIN: nothing follows
 	weir_u8 shift; // scale of the window in its header
 	weir_u8 answered; // 1: the end answers requests, and its latest segment was shorter than others: a message ends so
+	weir_u8 life; // of the promise: enum credit_life; now, and after credit_acknowledges as of when the packet leaves
 	weir_u32 ack;          // the acknowledgement number
 	weir_u32 sent;         // sequence number behind the furthest data of the end
 	weir_u32 allowed;      // sequence number that charged windows allowed the end to send to; 0: unknown
@@ -111,10 +112,21 @@ WEIR_INLINE int credit_concerns(const struct credit_ack *ack)
 	return ack->opens || ack->promise || ack->pacing || ack->behind || ack->answered;
 }
 
+// Returns the life of the end's promise when an acknowledgement reaches it: enum credit_life. One that is behind others leaves at the end of
+// the parking queue. The clock may have passed the promise by then, so that a request needs a place of its own.
+WEIR_INLINE weir_u8 credit_life_then(const struct credit_state *state, const struct credit_ack *ack)
+{
+	long long wait = (long long)(state->queue_ns - ack->now_ns);
+
+	// Without branches, because the verifier would follow each of them through all that comes after it.
+	wait &= ~(wait >> 63);
+	return ack->life & ~(weir_u8)((weir_u64)(ack->left_ns - 1 - wait * ack->behind) >> 63); // CREDIT_LIVE is 1
+}
+
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
 // 0: the law's window limits it. Sets when the packet leaves.
 WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, struct credit_state *state,
-					 const struct credit_ack *ack, struct credit_answer *answer)
+					 struct credit_ack *ack, struct credit_answer *answer)
 {
 	struct credit_ask ask = {
 		.now_ns = ack->now_ns,
@@ -129,6 +141,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 	if (config->buffer_bytes)
 		flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));
 	if (ack->opens && config->mode) {
+		ack->life = credit_life_then(state, ack);
 		credit_owes_until(config, state, ack->now_ns);
 		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));

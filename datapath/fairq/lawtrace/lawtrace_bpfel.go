@@ -94,6 +94,7 @@ type lawtraceCreditWait struct {
 		Ack struct {
 			_            structs.HostLayout
 			NowNs        uint64
+			LeftNs       int64
 			Promise      uint32
 			AdvanceBytes uint32
 			FloorBytes   uint32
@@ -103,10 +104,10 @@ type lawtraceCreditWait struct {
 			Pacing       uint8
 			Behind       uint8
 			Fixed        uint8
-			Life         uint8
 			Ends         uint8
 			Shift        uint8
 			Answered     uint8
+			Life         uint8
 			Ack          uint32
 			Sent         uint32
 			Allowed      uint32
@@ -123,7 +124,6 @@ type lawtraceCreditWait struct {
 			Allowed     uint32
 			Renewed     uint32
 		}
-		LeftNs int64
 	}
 	UntilBefore uint32
 	Zero        uint32
@@ -310,6 +310,7 @@ type lawtraceLawCredit struct {
 	Ack struct {
 		_            structs.HostLayout
 		NowNs        uint64
+		LeftNs       int64
 		Promise      uint32
 		AdvanceBytes uint32
 		FloorBytes   uint32
@@ -319,10 +320,10 @@ type lawtraceLawCredit struct {
 		Pacing       uint8
 		Behind       uint8
 		Fixed        uint8
-		Life         uint8
 		Ends         uint8
 		Shift        uint8
 		Answered     uint8
+		Life         uint8
 		Ack          uint32
 		Sent         uint32
 		Allowed      uint32
@@ -345,6 +346,8 @@ type lawtraceLawCredit struct {
 	Bytes   uint32
 	Event   uint32
 	Mark    uint32
+	Life    uint32
+	Zero    uint32
 }
 
 type lawtraceLawEnd struct {

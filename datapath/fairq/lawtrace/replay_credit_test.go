@@ -96,7 +96,6 @@ func TestReplay_FindsEveryCredit(t *testing.T) {
 		{": the promise", decision(8, func(k *creditRecord) { k.Promise++ })},
 		{": when it leaves", decision(8, func(k *creditRecord) { k.Answer.LeavesNs++ })},
 		{": when it leaves", decision(8, func(k *creditRecord) { k.Answer.LongestNs ^= 1 })},
-		{": the life of its promise", decision(8, func(k *creditRecord) { k.Ack.Life ^= 2 })},
 		{": whether it is charged", decision(8, func(k *creditRecord) { k.Ack.Opens, k.Ack.Pacing = 0, 0 })},
 		{": the clock", decision(8, func(k *creditRecord) { k.After.ClockNs ^= 1 })},
 		{": the clock", decision(8, func(k *creditRecord) { k.After.ChargedNs ^= 1 })},

@@ -120,6 +120,7 @@ type CoreCreditEvent struct {
 	Ack struct {
 		_            structs.HostLayout
 		NowNs        uint64
+		LeftNs       int64
 		Promise      uint32
 		AdvanceBytes uint32
 		FloorBytes   uint32
@@ -129,10 +130,10 @@ type CoreCreditEvent struct {
 		Pacing       uint8
 		Behind       uint8
 		Fixed        uint8
-		Life         uint8
 		Ends         uint8
 		Shift        uint8
 		Answered     uint8
+		Life         uint8
 		Ack          uint32
 		Sent         uint32
 		Allowed      uint32

@@ -101,6 +101,7 @@ WEIR_INLINE int credit_run(struct credit_event *e)
 	flight_until(&e->state.flight, e->event == CREDIT_EVENT_ACKNOWLEDGE ? e->ack.now_ns : e->now_ns);
 	switch (e->event) {
 	case CREDIT_EVENT_ACKNOWLEDGE:
+		e->ack.left_ns = e->left_ns;
 		e->ack.life = credit_life(&e->config, e->left_ns);
 		e->result = credit_acknowledges(&e->config, &e->state, &e->ack, &e->answer);
 		return 0;

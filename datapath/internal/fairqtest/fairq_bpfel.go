@@ -93,6 +93,7 @@ type FairQCreditWait struct {
 		Ack struct {
 			_            structs.HostLayout
 			NowNs        uint64
+			LeftNs       int64
 			Promise      uint32
 			AdvanceBytes uint32
 			FloorBytes   uint32
@@ -102,10 +103,10 @@ type FairQCreditWait struct {
 			Pacing       uint8
 			Behind       uint8
 			Fixed        uint8
-			Life         uint8
 			Ends         uint8
 			Shift        uint8
 			Answered     uint8
+			Life         uint8
 			Ack          uint32
 			Sent         uint32
 			Allowed      uint32
@@ -122,7 +123,6 @@ type FairQCreditWait struct {
 			Allowed     uint32
 			Renewed     uint32
 		}
-		LeftNs int64
 	}
 	UntilBefore uint32
 	Zero        uint32
