@@ -20,11 +20,13 @@ func (w *world) insertSwitch() {
 	here, there := namespaceFile(w.tb, ns), namespaceFile(w.tb, w.Peer)
 	defer here.Close()
 	defer there.Close()
+	var mac net.HardwareAddr // of the peers: the VMs know it
 	w.Peer.Must(w.tb, func() error { // the uplink's other end
 		l, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
 		}
+		mac = l.Attrs().HardwareAddr
 		return errors.Join(netlink.LinkSetDown(l), netlink.LinkSetName(l, "left"), netlink.LinkSetNsFd(l, int(here.Fd())))
 	})
 	ns.Must(w.tb, func() error {
@@ -38,7 +40,7 @@ func (w *world) insertSwitch() {
 			return err
 		}
 		ip := &netlink.Addr{IPNet: &net.IPNet{IP: testnet.PeerIPv4(0), Mask: net.CIDRMask(16, 32)}}
-		return errors.Join(testnet.NoChecksumOffload("eth0"), netlink.AddrAdd(l, ip), up("eth0"))
+		return errors.Join(netlink.LinkSetHardwareAddr(l, mac), testnet.NoChecksumOffload("eth0"), netlink.AddrAdd(l, ip), up("eth0"))
 	})
 	// A host would ask for an address again after half a minute, and nobody answers while the controller is away.
 	for _, end := range []*testnet.Namespace{w.Peer, w.Guests[0]} {
