@@ -20,7 +20,7 @@ func (w *world) insertSwitch() {
 	here, there := namespaceFile(w.tb, ns), namespaceFile(w.tb, w.Peer)
 	defer here.Close()
 	defer there.Close()
-	var mac net.HardwareAddr // of the peers: the VMs know it
+	var mac net.HardwareAddr         // of the peers: the VMs know it
 	w.Peer.Must(w.tb, func() error { // the uplink's other end
 		l, err := netlink.LinkByName("eth0")
 		if err != nil {
