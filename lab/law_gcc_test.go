@@ -43,11 +43,11 @@ func newUDPFlood(l *Lab, from, to string, datagrams int64, tos int) (*udpFlood, 
 		f.out, err = net.DialUDP("udp4", &net.UDPAddr{IP: l.Addr(from, 0).AsSlice()}, net.UDPAddrFromAddrPort(f.at))
 		return err
 	})
-	if err == nil {
-		err = f.setTOS(tos)
-	}
 	if err != nil {
 		return nil, errors.Join(err, f.in.Close())
+	}
+	if err := f.setTOS(tos); err != nil {
+		return nil, errors.Join(err, f.out.Close(), f.in.Close())
 	}
 	go f.receive()
 	go f.send()
@@ -81,13 +81,7 @@ func (f *udpFlood) send() {
 
 // setTOS sets the TOS, with the ECN field, of what is sent from now on.
 func (f *udpFlood) setTOS(tos int) error {
-	raw, err := f.out.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS, tos) })
-	return errors.Join(err, failed)
+	return control(f.out, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, tos) })
 }
 
 func (f *udpFlood) stop() error {
