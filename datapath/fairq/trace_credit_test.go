@@ -24,7 +24,7 @@ var creditMutants = []lawMutant{
 	{"the law does not restart after the port paced", "credit.h", "if (port->pacing && !paces)", "if (0)", "credits", "port_paces("},
 	{"the end of a message releases a window", "credit_ack.h", "!ack->ends && !credit_is_last(ack)", "!ack->ends", "credits", "credit_acknowledges("},
 	{"an end at rest gets one segment", "credit_ack.h", "two = 2 * ack->floor_bytes", "two = 1 * ack->floor_bytes", "credits", "credit_rest("},
-	{"a request behind others counts its promise as of now", "credit_ack.h", "wait * ack->behind", "wait * 0", "credits", "credit_acknowledges("},
+	{"a request behind others counts its promise as of now", "credit_ack.h", "now_ns)) * ack->behind;", "now_ns)) * 0;", "credits", "credit_acknowledges("},
 	{"pacing does not limit windows", "credit_ack.h", "promise ? promise : port->pacing", "promise", "credits", "what promises and pacing grant"},
 	{"a request must acknowledge more than everything", "credit_ack.h", "return ack - others <= 1;", "return ack - others == 1;", "credits", "credit_opens"},
 	{"what is in flight is forgotten at once", "credit_flight.h", "f->span = span;", "f->span = span, f->bytes = 0;", "credits", "flight_until("},

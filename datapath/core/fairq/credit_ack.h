@@ -112,15 +112,18 @@ WEIR_INLINE int credit_concerns(const struct credit_ack *ack)
 	return ack->opens || ack->promise || ack->pacing || ack->behind || ack->answered;
 }
 
+// Signs without branches: the verifier would follow each branch through all that comes after it.
+WEIR_INLINE long long credit_at_least_0(long long x) { return x & ~(x >> 63); }
+WEIR_INLINE weir_u8 credit_is_negative(long long x) { return (weir_u8)((weir_u64)x >> 63); }
+
 // Returns the life of the end's promise when an acknowledgement reaches it: enum credit_life. One that is behind others leaves at the end of
 // the parking queue. The clock may have passed the promise by then, so that a request needs a place of its own.
 WEIR_INLINE weir_u8 credit_life_then(const struct credit_state *state, const struct credit_ack *ack)
 {
-	long long wait = (long long)(state->queue_ns - ack->now_ns);
+	long long wait = credit_at_least_0((long long)(state->queue_ns - ack->now_ns)) * ack->behind;
+	weir_u8 over = credit_is_negative(ack->left_ns - 1 - wait); // 1: left_ns <= wait
 
-	// Without branches, because the verifier would follow each of them through all that comes after it.
-	wait &= ~(wait >> 63);
-	return ack->life & ~(weir_u8)((weir_u64)(ack->left_ns - 1 - wait * ack->behind) >> 63); // CREDIT_LIVE is 1
+	return ack->life & ~(over * CREDIT_LIVE);
 }
 
 // Event: an acknowledgement of data of this port is about to leave. Returns the promise of the data's sender from now on;
