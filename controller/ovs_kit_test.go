@@ -268,12 +268,12 @@ func (r *racks) start(name, listen, more string, env ...string) *testnet.Process
 	return c
 }
 
-// status asks the controller; nil: it does not answer yet.
+// status asks the controller, which may take long on a busy machine; nil: it does not answer yet.
 func (r *racks) status(tb testing.TB) *Status { return r.statusOf(tb, "test") }
 
 func (r *racks) statusOf(tb testing.TB, name string) (s *Status) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := ReadStatus(ctx, name, r.fabric.Enter)
 	if err != nil {
