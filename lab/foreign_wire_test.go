@@ -68,16 +68,26 @@ func lastOf(list []segment, s segment) string {
 	return strings.Join(lines[max(0, len(lines)-6):], "")
 }
 
-// answersLateACK reports whether a reset answers the ACK of a FIN that was sent again (RFC 9293 3.10.7.1): the ACK of the first FIN
-// ended the connection. It happens if the other end is slow.
+// answersLateACK reports whether a reset answers a segment that came after the end of its connection (RFC 9293 3.10.7.1). It happens if
+// the other end is slow: it acknowledges a FIN that was sent again, after the ACK of the first one ended the connection. Or it sends its
+// own FIN again, which had been acknowledged.
 func answersLateACK(before []segment, reset segment) bool {
-	fins := 0
+	fins, both := 0, false
+	var fin segment // the first
 	for _, x := range before {
-		if x.src == reset.src && x.dst == reset.dst && x.fin && x.seq+uint32(x.payload)+1 == reset.seq {
-			fins++
+		if x.src != reset.src || x.dst != reset.dst {
+			continue
+		}
+		switch {
+		case x.fin && x.seq+uint32(x.payload)+1 == reset.seq:
+			if fins++; fins == 1 {
+				fin = x
+			}
+		case fins > 0 && x.payload == 0 && x.seq == reset.seq && x.acked == fin.acked+1:
+			both = true
 		}
 	}
-	return fins > 1 && reset.acked == 0
+	return (fins > 1 || both) && reset.acked == 0
 }
 
 // checkSegments checks what one guest sent.

@@ -43,7 +43,7 @@ func (f *Attachment) creditConfig(l *Law) (c fairqPortCredit) {
 	c.Config.TargetBytes = min(l.TargetBytes, creditHold)
 	c.Config.FirstBytes, c.Config.WaitNs, c.Config.HoldBytes = min(firstSegments*(mtu-40), firstMax), uint32(cmp.Or(l.LongestWait, creditWait)), creditHold
 	c.Config.LineBytes, c.Config.Mode = l.LineBytes, uint32(f.cfg.Credit)
-	if l.HoldRequests {
+	if l.HoldRequests && f.cfg.Credit == CreditPaces {
 		c.Config.BufferBytes = l.BufferBytes
 	}
 	return c

@@ -30,7 +30,7 @@ type Params struct {
 	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow's window is advertised once in this interval, and at once when it has changed by more than an eighth"`
 	Promises       bool         `json:"promises,omitempty" jsonschema_description:"SYN-ACKs and requests grant a first flight that the port has room for"`
 	Credits        bool         `json:"credits,omitempty" jsonschema_description:"promises; and when one segment of each flow exceeds the port's capacity, ACKs wait until the port has drained what was released before"`
-	HoldRequests   bool         `json:"hold_requests,omitempty" jsonschema_description:"credits: true: requests wait while the buffer has no room for the answers that late servers still owe"`
+	HoldRequests   *bool        `json:"hold_requests,omitempty" jsonschema_description:"credits: true: requests wait while the buffer has no room for the answers that late servers still owe (default: true)"`
 	LongestWait    law.Duration `json:"longest_wait,omitempty" jsonschema_description:"credits: true: the longest time that a packet waits for its credit, 1ms to 1s, half of the guests' least retransmission timeout; 0s: 100ms"`
 	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows to target / flows, and there is no slow start"`
 }
@@ -92,7 +92,7 @@ func (p *Params) Check(topo *law.Topology, world Limits) error {
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
 		// The mean over 32 samples lags so much that this gain keeps overshooting.
 		return fmt.Errorf("fairswitch with gain: code oscillates with more than %d samples an update: choose gain: paper", mostFairSwitch)
-	case p.HoldRequests && !p.Credits:
+	case p.HoldRequests != nil && !p.Credits:
 		return errors.New("hold_requests has an effect with credits only: add credits: true")
 	case p.Edge && (p.Promises || p.Credits):
 		return errors.New("edge mode works without promises and credits only: an edge writes the windows later")
@@ -134,7 +134,7 @@ type Port struct {
 	Tick, Period   time.Duration
 	Active         time.Duration // how long a flow stays active after it last sent
 	Wait           time.Duration // the longest time that a packet waits for its credit
-	Hold           bool          // requests wait while late servers owe more than the buffer has room for
+	Hold           bool          // with credits: requests wait while late servers owe more than the buffer has room for
 }
 
 // At returns the parameters at a port of this rate and buffer, where flows have this RTT with empty queues. The target is a
@@ -148,7 +148,7 @@ func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 		Pipe:   uint32(pipe),
 		Target: target, Buffer: uint32(buffer), Floor: uint32(p.MinWindow), Cap: uint32(p.MaxWindow),
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates), Active: max(4*(rtt.Std()+drain), leastActive),
-		Wait: cmp.Or(p.LongestWait, DefaultWait).Std(), Hold: p.HoldRequests,
+		Wait: cmp.Or(p.LongestWait, DefaultWait).Std(), Hold: p.HoldRequests == nil || *p.HoldRequests,
 	}
 	if f.Cap == 0 {
 		f.Cap = uint32(min(pipe+float64(target), mostWindow))

@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 		{"windows of 1073741825B", plain, func(p *Params) { p.MinWindow = 1 << 30 }, func(p *Params) { p.MinWindow = 1<<30 + 1 }},
 		{"to 1073741825B: 0B to", plain, func(p *Params) { p.MaxWindow = 1 << 30 }, func(p *Params) { p.MaxWindow = 1<<30 + 1 }},
 		{"more than 4 samples", plain, func(p *Params) { p.FairSwitch, p.Gain, p.Updates = true, "code", 4 }, func(p *Params) { p.FairSwitch, p.Gain, p.Updates = true, "code", 5 }},
-		{"add credits: true", plain, func(p *Params) { p.HoldRequests, p.Credits = true, true }, func(p *Params) { p.HoldRequests, p.Promises = true, true }},
+		{"add credits: true", plain, func(p *Params) { p.HoldRequests, p.Credits = new(bool), true }, func(p *Params) { p.HoldRequests, p.Promises = new(bool), true }},
 		{"scale: shim", plain, func(p *Params) { p.Edge = true }, func(p *Params) { p.Edge, p.Scale = true, "shim" }},
 		{"scale: unify", plain, func(p *Params) { p.Scale = "unify" }, func(p *Params) { p.Edge, p.Scale = true, "unify" }},
 		{"edge_interval of 999999ns", plain, func(p *Params) { p.Edge, p.EdgeInterval = true, 1e6 }, func(p *Params) { p.Edge, p.EdgeInterval = true, 1e6-1 }},

@@ -48,7 +48,7 @@ func putFairQ(n *network.Network, r *experiment.Run, name string) (Attached, err
 		for _, p := range ports {
 			at := params.At(r.Config.RTT, p.Rate, p.Buffer.Bytes())
 			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(activeEpochs-1), at.Pipe)
-			q.credit(n, at, sw.credit, params.HoldRequests)
+			q.credit(n, at, sw.credit)
 			add(p, q)
 			work[p] = q
 		}

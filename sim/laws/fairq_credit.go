@@ -62,12 +62,12 @@ func creditMode(p *fairq.Params) native.CreditMode {
 }
 
 // credit begins promises and credits at the port.
-func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.CreditMode, hold bool) {
+func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.CreditMode) {
 	if mode == 0 {
 		return
 	}
 	buffer := uint32(0)
-	if hold {
+	if at.Hold && mode&native.CreditPaces != 0 {
 		buffer = at.Buffer
 	}
 	q.credits = &credits{net: n}

@@ -34,6 +34,9 @@ func (Law) KeysOf(text json.RawMessage) (all, port map[string]any, err error) {
 	if p.LongestWait > 0 {
 		port["longest_wait"] = p.LongestWait
 	}
+	if p.HoldRequests != nil {
+		port["hold_requests"] = onOff(*p.HoldRequests)
+	}
 	return all, port, nil
 }
 

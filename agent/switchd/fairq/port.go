@@ -19,6 +19,7 @@ func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 	case *portKeys:
 		p := fairqlaw.Default()
 		p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.LongestWait, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.LongestWait, k.Paths
+		p.HoldRequests = new(k.HoldRequests == on)
 		l, err := programsAt(p, site)
 		l.Active = min(l.Active, kernel.MaxActive) // slow ports are managed with the maximum
 		return params{l}, err
