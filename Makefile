@@ -83,7 +83,7 @@ race: deps-test ## the race detector where a process serves VMs from goroutines 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
 
-prose: ## check that comments, errors, help, logs and pages are plain English (docs/glossary.md); PROSE='-count', '-rules', 'law docs/lab.md'
+prose: ## check that comments, errors, help, logs and pages are plain English (docs/tables/avoided-words.md); PROSE='-count', '-rules', 'law docs/lab.md'
 	$(GO) run ./tools/prose $(PROSE)
 
 # ./weir contains the kernel objects, so it is built after them; otherwise it would run the old law in the lab.

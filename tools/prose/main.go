@@ -1,5 +1,5 @@
 // Command prose checks that comments, errors, help, logs and pages are plain English. It knows a few rules (prose -rules);
-// their words are in docs/glossary.md. No comment switches it off.
+// their words are in docs/tables/avoided-words.md. No comment switches it off.
 //
 // It reads comments of Go, C, SystemVerilog, YAML, make and scripts; string literals of three words or more in Go outside
 // tests, and descriptions in struct tags. It reads Markdown outside code, and tables cell by cell. Of Go and C
@@ -33,7 +33,7 @@ func main() {
 func run(args []string, out io.Writer) (int, error) {
 	flags := flag.NewFlagSet("prose", flag.ContinueOnError)
 	root := flags.String("C", ".", "check the tree in this `directory`")
-	glossary := flags.String("glossary", "", "read the words from this `page` (default: docs/glossary.md of the tree)")
+	glossary := flags.String("glossary", "", "read the words from this `page` (default: docs/tables/avoided-words.md of the tree)")
 	count := flags.Bool("count", false, "print a table of counts by rule and folder")
 	asJSON := flags.Bool("json", false, "print the hits in JSON")
 	explain := flags.Bool("rules", false, "explain the rules")
@@ -47,7 +47,7 @@ func run(args []string, out io.Writer) (int, error) {
 		return 0, nil
 	}
 	if *glossary == "" {
-		*glossary = filepath.Join(*root, "docs", "glossary.md")
+		*glossary = filepath.Join(*root, "docs", "tables", "avoided-words.md")
 	}
 	entries, err := readGlossary(*glossary)
 	if err != nil {

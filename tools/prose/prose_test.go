@@ -9,7 +9,7 @@ import (
 
 func theChecker(t *testing.T) *checker {
 	t.Helper()
-	entries, err := readGlossary(filepath.Join("..", "..", "docs", "glossary.md"))
+	entries, err := readGlossary(filepath.Join("..", "..", "docs", "tables", "avoided-words.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestPatterns(t *testing.T) {
 
 // TestNames checks which names of Go and C have a private word.
 func TestNames(t *testing.T) {
-	entries, err := readGlossary("../../docs/glossary.md")
+	entries, err := readGlossary("../../docs/tables/avoided-words.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,17 +19,17 @@ type rule struct {
 var rules = []rule{
 	{"R1", "a relative clause is the subject of a sentence, or an object in front of it",
 		"`What is not TCP passes.` -> Traffic other than TCP passes."},
-	{"R2", "a private word, where the field has its own (docs/glossary.md)",
+	{"R2", "a private word, where the field has its own (docs/tables/avoided-words.md)",
 		"`the lot of a flow` -> the bucket of a flow"},
 	{"R3", fmt.Sprintf("a sentence has more than %d words", mostWords),
 		"One idea a sentence; a table or a list for several."},
-	{"R4", "a filler, or a phrase that has gone out of use (docs/glossary.md)",
+	{"R4", "a filler, or a phrase that has gone out of use (docs/tables/avoided-words.md)",
 		"`It is to be sent` -> Send it. `It counts no more` -> It no longer counts."},
 	{"R5", "a docstring in which a name speaks",
 		"`Joined says: ...`, `Joined tells whether ...` -> Joined reports whether ..."},
 	{"R6", "subject and object have changed places",
 		"`Found is what it had.` -> Found lists what it had. `So has who answers.` -> Both ends must run as root."},
-	{"R7", "a private word in a name of Go or C (docs/glossary.md)",
+	{"R7", "a private word in a name of Go or C (docs/tables/avoided-words.md)",
 		"`lot_of(flow)` -> bucket_of(flow)"},
 }
 

@@ -46,7 +46,7 @@ func TestImports_EveryRoomHasARule(t *testing.T) {
 		}
 		rooms++
 		if !slices.ContainsFunc(rules, func(rule string) bool { ok, _ := pathpkg.Match(rule, room+"/x.go"); return ok }) {
-			t.Errorf("%s has no rule for its imports: add one to .golangci.yml under depguard, and a line to ARCHITECTURE.md, Rooms", room)
+			t.Errorf("%s has no rule for its imports: add one to .golangci.yml under depguard, and a line to docs/tables/rooms.md", room)
 		}
 		return nil
 	})
