@@ -8,10 +8,10 @@ import (
 // compareSlices compares neighbouring slices, with a subject and without, in Mbit/s. least: the smallest share that
 // passes; 0: the row is for information.
 //
-// In some slices nothing arrives. That happens without any program of Weir, too: the kernel drops packets above
-// net.core.netdev_max_backlog, and a sender that so missed a window update or the last segments waits for a timer of 200 ms; or
-// the machine does not run the client. Such a slice with the subject counts as a rate of 0. Without the subject it gives no
-// ratio. If there are more of them with the subject than chance explains, the row is out.
+// In some slices nothing arrives, also without any program of Weir. The kernel drops packets above
+// net.core.netdev_max_backlog. A sender that so missed a window update, or its last segments, waits for a timer of 200 ms.
+// Or the machine does not run the client. With the subject such a slice counts as a rate of 0. Without it there is no ratio.
+// The row is out if there are more of them with the subject than chance explains.
 func compareSlices(with, without []float64, least float64) (row, error) {
 	var ratios []float64
 	for i := range with {
