@@ -224,3 +224,21 @@ func BenchmarkFairQSweep(b *testing.B) {
 	b.ReportMetric(float64(best.Nanoseconds())/connections, "ns/connection")
 	b.ReportMetric(float64(best.Microseconds())/1000, "ms/sweep")
 }
+
+// BenchmarkFairQSuperPacket times data of a GSO packet of 45 segments, of 64 KB. Every such packet also checks whether the
+// timer is late, because 16 segments have passed since the last check.
+func BenchmarkFairQSuperPacket(b *testing.B) {
+	const segments, psh = 45, 0x18
+	f := newBench(b)
+	f.begin(b, 0)
+	data := benchFrame(benchRight, benchLeft, psh, benchTimestamps, 1000)
+	empty := bpftest.PerSuperPacket(b, f.Empty, data, segments)
+	lookup := bpftest.PerSuperPacket(b, f.HashLookup, data, segments) - empty
+	cost := bpftest.PerSuperPacket(b, f.WeirFairq, data, segments) - empty
+	if n := f.counted(b, func(c *fairqtest.FairQPortCounts) uint64 { return c.Data }); n == 0 || n%segments != 0 {
+		b.Fatalf("%d segments of data were counted", n)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(cost, "ns/packet")
+	b.ReportMetric(cost/lookup, "lookups")
+}

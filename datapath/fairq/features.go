@@ -59,7 +59,7 @@ func helperProbes() []attach.Probe {
 // Rehearse loads the switch programs, which the kernel's verifier checks, with small tables that it removes at
 // once. It attaches nothing.
 func Rehearse() error {
-	source, err := newSource(&Config{Flows: 1024})
+	source, err := newSource(&Config{Flows: trialFlows})
 	if err != nil {
 		return err
 	}

@@ -138,9 +138,7 @@ func (s *programSource) rehearse() error {
 			return err
 		}
 	}
-	alone := *s.cfg
-	alone.Pin = ""
-	again := &programSource{s.spec, &alone}
+	again := s.trial()
 	m, err := again.openMaps()
 	if err != nil {
 		return err
@@ -152,6 +150,21 @@ func (s *programSource) rehearse() error {
 	}
 	control, err := again.loadControl(m)
 	return errors.Join(err, control.close(), program.Close())
+}
+
+// trialFlows is the number of connections in the tables of a trial.
+const trialFlows = 1024
+
+// trial returns a source of the same programs with tables of its own. Where the pinned tables stay, these are small: the
+// kernel allocates a whole table at once, and a second one could exceed the machine's memory.
+func (s *programSource) trial() *programSource {
+	alone := *s.cfg
+	alone.Pin = ""
+	again := &programSource{s.spec.Copy(), &alone}
+	if !s.cfg.Renew {
+		again.spec.Maps[fairqMapFlows].MaxEntries, again.spec.Maps[fairqMapPending].MaxEntries = trialFlows, trialFlows
+	}
+	return again
 }
 
 // checkPinned checks that the pinned tables have the layout of this version.

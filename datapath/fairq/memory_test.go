@@ -52,3 +52,25 @@ func TestFairQMemory(t *testing.T) {
 		t.Errorf("for 16 times the connections: %d and %d bytes, %v", some, many, err)
 	}
 }
+
+// A process that takes over makes no second table of connections to check its programs. With Renew it does, because the
+// pinned tables are then replaced.
+func TestFairQMemory_OfATrial(t *testing.T) {
+	const flows = 1 << 20
+	for _, renew := range []bool{false, true} {
+		source, err := newSource(&Config{Flows: flows, Pin: "/sys/fs/bpf/weir/switch/a", Renew: renew})
+		if err != nil {
+			t.Fatal(err)
+		}
+		trial, want := source.trial(), uint32(trialFlows)
+		if renew {
+			want = flows
+		}
+		if n := trial.spec.Maps[fairqMapFlows].MaxEntries; n != want || trial.cfg.Pin != "" {
+			t.Errorf("renew %t: the trial's table has %d connections, want %d; pins %q", renew, n, want, trial.cfg.Pin)
+		}
+		if n := source.spec.Maps[fairqMapFlows].MaxEntries; n != flows {
+			t.Errorf("renew %t: the trial changed the table itself to %d connections", renew, n)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type row struct {
 	// atMost the largest; 0: no limit, the row is for information.
 	limit           float64
 	atLeast, atMost bool
+	out             bool // it fails whatever the ratio is; the note has the reason
 	note            string
 }
 
@@ -30,6 +31,8 @@ func (r row) ratio() float64 { return r.ours / r.reference }
 
 func (r row) ok() bool {
 	switch {
+	case r.out:
+		return false
 	case r.limit == 0:
 		return true
 	case r.atLeast:
