@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -54,4 +55,39 @@ func TestHostJitter_EndsPhaseEffects(t *testing.T) {
 	within(t, "without jitter the largest step of a share", slices.Max(steps[0]), 0.2, 1)
 	within(t, "with jitter the largest step of a share", slices.Max(steps[1]), 0, 0.1)
 	within(t, "with jitter the largest share", slices.Max(shares[1]), 0.4, 0.7)
+}
+
+// Three racks of seven servers, as in SR1, send to a fourth by uplinks of the bottleneck's rate. One rack then keeps its uplink full, and each of its packets finds
+// the place that the one before has left: port blackout (Prakash et al., NSDI 2012). Late hosts do not help, because the uplink sends at
+// regular times whatever its hosts do. Late switches do: each rack has about a third.
+func TestSwitchJitter_EndsPortBlackout(t *testing.T) {
+	largest := func(lateSwitches bool) float64 {
+		r := planned(t, baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 2s}"),
+			"traffic.long.from=rack1..3.server*", "traffic.long.to=rack4.server*", "traffic.long.pair=same_index", "topology={kind: racks, racks: 4, servers: 7, hypervisors: false}", "network.rate=200Mbit",
+			"duration=5s", "traffic.long.stop=5s", "network.rtt=26us", "network.buffer=85KB",
+			"guests.cc=cubic", "measure.ports={bottleneck: core->tor4}")[0]
+		s, err := build(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame := slowestFrame(&r.Config)
+		if err := s.net.DelayHosts(r.Seed, frame); err != nil {
+			t.Fatal(err)
+		}
+		if lateSwitches {
+			if err := s.net.DelaySwitches(r.Seed, frame); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.begin()
+		s.run(t.Context(), quiet{})
+		racks, all := map[string]int64{}, int64(0)
+		for _, f := range s.traffic.results {
+			racks[f.Src[:len("rack1")]] += f.Bytes
+			all += f.Bytes
+		}
+		return float64(slices.Max(slices.Collect(maps.Values(racks)))) / float64(all)
+	}
+	within(t, "the largest share of a rack with late hosts", largest(false), 0.8, 1)
+	within(t, "the largest share of a rack with late switches, too", largest(true), 1./3, 0.4)
 }

@@ -104,7 +104,8 @@ func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, 
 		return nil, err
 	}
 	if r.Starts != nil {
-		if err := s.net.DelayHosts(r.Seed, slowestFrame(&r.Config)); err != nil {
+		frame := slowestFrame(&r.Config)
+		if err := errors.Join(s.net.DelayHosts(r.Seed, frame), s.net.DelaySwitches(r.Seed, frame)); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +178,8 @@ func buildWith(r *experiment.Run, ls laws.Laws, o network.Options) (*simulation,
 }
 
 // slowestFrame returns the time of a full frame on the network's slowest line. In comparisons with the lab it is the
-// largest jitter of hosts: Floyd and Jacobson's remedy against phase effects, which real hosts do not have.
+// largest jitter of hosts and of links between switches: Floyd and Jacobson's remedy against phase effects, which real
+// hosts and switches do not have.
 func slowestFrame(cfg *experiment.Config) event.Time {
 	const bits = (1514 + 24) * 8
 	slowest := law.Rate(math.MaxInt64)

@@ -150,16 +150,35 @@ func (w *Workload) order() {
 	})
 }
 
-// StartAt moves the starts and first writes of open-loop flows to those in starts, by name; times are 0 or later.
-// Flows that are not in starts, or whose new start would be at or after their Stop or Config.Duration, keep their
-// schedule.
+// StartAt moves the starts and first writes of open-loop flows, and the starts of closed loops' connections, to those in
+// starts, by name; times are 0 or later. A connection begins with its first request. Flows and connections that are not
+// in starts, or whose new start would be at or after their Stop or Config.Duration, keep their schedule.
 func (w *Workload) StartAt(cfg *experiment.Config, starts map[experiment.FlowName]experiment.FlowStart) {
+	begins := func(at, stop law.Duration) bool { return at >= 0 && at < cfg.Duration && (stop == 0 || at < stop) }
 	for i := range w.Flows {
 		f := &w.Flows[i]
 		s, ok := starts[experiment.FlowName{Item: cfg.Items[f.Item].Name, Mouse: int(f.Mouse), Epoch: int(f.Epoch)}]
-		if ok && s.At >= 0 && s.At < cfg.Duration && (f.Stop == 0 || s.At < f.Stop) {
+		if ok && begins(s.At, f.Stop) {
 			f.Start, f.Wrote = s.At, s.Wrote
 		}
 	}
 	w.order()
+	for i := range w.Loops {
+		l := &w.Loops[i]
+		for c := range l.Starts {
+			if at, ok := l.first(c, cfg.Items[l.Item].Name, starts); ok && begins(at, l.Stop) {
+				l.Starts[c] = at
+			}
+		}
+	}
+}
+
+// first returns when the first request of connection c of the loop began.
+func (l *Loop) first(c int, item string, starts map[experiment.FlowName]experiment.FlowStart) (law.Duration, bool) {
+	for n := range int(max(l.Requests, 1)) {
+		if s, ok := starts[experiment.FlowName{Item: item, Mouse: int(l.Mouse) + c, Epoch: int(l.Epoch) + n}]; ok {
+			return s.At, true
+		}
+	}
+	return 0, false
 }

@@ -374,3 +374,22 @@ func TestStartAt(t *testing.T) {
 		t.Errorf("%v\nwant %v", w.Flows, want)
 	}
 }
+
+// A connection of a closed loop begins with its first request, whichever of the loop's requests that was.
+func TestStartAt_ClosedLoops(t *testing.T) {
+	cfg := &experiment.Config{Duration: 1000, Items: []experiment.Item{{Traffic: experiment.Traffic{Name: "a"}}}}
+	w := Workload{Loops: []Loop{
+		{Mouse: 4, Epoch: 10, Requests: 3, Starts: []law.Duration{1, 2, 3}},
+		{Mouse: 7, Stop: 50, Starts: []law.Duration{4}},
+		{Mouse: 8, Stop: 50, Starts: []law.Duration{5}},
+	}}
+	at := func(t law.Duration) experiment.FlowStart { return experiment.FlowStart{At: t} }
+	w.StartAt(cfg, map[experiment.FlowName]experiment.FlowStart{
+		{Item: "a", Mouse: 4, Epoch: 10}: at(20), {Item: "a", Mouse: 4, Epoch: 12}: at(40), {Item: "a", Mouse: 5, Epoch: 11}: at(30),
+		{Item: "a", Mouse: 6, Epoch: 13}: at(60), {Item: "a", Mouse: 7}: at(50), {Item: "a", Mouse: 8}: at(49),
+	})
+	got := []law.Duration{w.Loops[0].Starts[0], w.Loops[0].Starts[1], w.Loops[0].Starts[2], w.Loops[1].Starts[0], w.Loops[2].Starts[0]}
+	if want := []law.Duration{20, 30, 3, 4, 49}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -138,7 +138,7 @@ func (c *controlled) put(r *experiment.Run, name string, l law.Law) error {
 			c.copy(ports, number, site)
 		}
 		c.watched = append(c.watched, watched{ports, TelemetryOptions{
-			At: number, Every: c.every, Idle: idleAfter, Signals: c.spec.Signals, VM: vmOf, Address: HostAddress,
+			At: number, Every: c.every, First: firstReading(r, at, c.every), Idle: idleAfter, Signals: c.spec.Signals, VM: vmOf, Address: HostAddress,
 			To: func(e law.Event) { c.report(site, e) },
 		}})
 	}
@@ -147,6 +147,15 @@ func (c *controlled) put(r *experiment.Run, name string, l law.Law) error {
 	}
 	c.begin()
 	return nil
+}
+
+// firstReading returns when a switch is read first; 0: after T. Alone, the simulator reads all switches at the same moments. Next
+// to the lab each switch is read at a time of its own in T, as by an agent that was started at any time.
+func firstReading(r *experiment.Run, at string, every law.Duration) law.Duration {
+	if !r.LabRTT || every == 0 {
+		return 0
+	}
+	return 1 + law.Duration(event.NewRandom(r.Seed, "reading of "+at).Int64N(int64(every)))
 }
 
 // report sends what a switch read. Agents leave out ports where nothing happened, and send no arrivals if there are none.

@@ -1,6 +1,7 @@
 package laws
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +18,7 @@ import (
 type TelemetryOptions struct {
 	At    law.Switch
 	Every law.Duration // T
+	First law.Duration // from now to the first reading, above 0; 0: T
 	Idle  law.Duration // a flow without data for so long is idle
 	// Signals are what laws ask for: marks and arrivals are collected only then.
 	Signals []law.Signal
@@ -67,8 +69,7 @@ func (l telemetryHead) Packet(_ *network.Port, pk *network.Packet, _ event.Time)
 	return network.Pass
 }
 
-// NewTelemetry puts telemetry behind the laws of these ports, which belong to one switch. The first reading is after one
-// period. A port's number is its ID in the network.
+// NewTelemetry puts telemetry behind the laws of these ports, which belong to one switch. A port's number is its ID in the network.
 func NewTelemetry(q *event.Queue, ports []*network.Port, o TelemetryOptions) (*Telemetry, error) {
 	if o.Every <= 0 {
 		return nil, fmt.Errorf("telemetry: a period of %v: it must be above 0", o.Every)
@@ -92,7 +93,7 @@ func NewTelemetry(q *event.Queue, ports []*network.Port, o TelemetryOptions) (*T
 		add(p, l)
 	}
 	t.timer.Init(t)
-	q.Set(&t.timer, t.last+event.Time(o.Every))
+	q.Set(&t.timer, t.last+event.Time(cmp.Or(o.First, o.Every)))
 	return t, nil
 }
 

@@ -25,7 +25,7 @@ func late(t *testing.T, g *experiment.Graph, seed int64, most event.Time) (*Netw
 func TestDelayHosts_Range(t *testing.T) {
 	n, _ := build(t, dumbbell(t, false), Options{})
 	for _, most := range []event.Time{-1, maxJitter + 1} {
-		if n.DelayHosts(1, most) == nil {
+		if n.DelayHosts(1, most) == nil || n.DelaySwitches(1, most) == nil {
 			t.Errorf("%d ns is accepted", most)
 		}
 	}
