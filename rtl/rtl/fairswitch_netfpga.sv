@@ -45,13 +45,13 @@ module fairswitch_netfpga #(
 
 	// ------------------------------------------------------------------ words in
 	// Four words wait before the block: the writer sees in_rdy a cycle later.
-	wire word_valid, word_full, word_pop;
+	wire word_valid, word_pop;
 	wire [71:0] word;
 	reg [2:0] waiting;
 
 	fairswitch_fifo #(.WIDTH(72), .DEPTH(INPUT)) words (
 		.clk, .rst(reset), .push(in_wr), .in({in_ctrl, in_data}), .pop(word_pop), .out(word), .valid(word_valid),
-		.full(word_full)
+		.full()
 	);
 
 	always_ff @(posedge clk)

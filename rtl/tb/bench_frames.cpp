@@ -198,19 +198,24 @@ static void write(unsigned address, unsigned value)
 {
 	dut->s_axil_awaddr = address;
 	dut->s_axil_wdata = value;
-	dut->s_axil_awvalid = dut->s_axil_wvalid = dut->s_axil_bready = 1;
+	dut->s_axil_awvalid = dut->s_axil_wvalid = 1;
 	do
 		dut->eval();
 	while (!dut->s_axil_awready && (cycle(), true));
 	cycle();
 	dut->s_axil_awvalid = dut->s_axil_wvalid = 0;
+	cycle(); // the answer waits
+	if (!dut->s_axil_bvalid || dut->s_axil_bresp)
+		fail("a write was not answered");
+	dut->s_axil_bready = 1;
 	cycle();
+	dut->s_axil_bready = 0;
 }
 
 static unsigned read(unsigned address)
 {
 	dut->s_axil_araddr = address;
-	dut->s_axil_arvalid = dut->s_axil_rready = 1;
+	dut->s_axil_arvalid = 1;
 	do
 		dut->eval();
 	while (!dut->s_axil_arready && (cycle(), true));
@@ -218,8 +223,13 @@ static unsigned read(unsigned address)
 	dut->s_axil_arvalid = 0;
 	while (!dut->s_axil_rvalid)
 		cycle();
+	cycle(); // the answer waits
+	if (!dut->s_axil_rvalid || dut->s_axil_rresp)
+		fail("a read was not answered");
 	unsigned value = dut->s_axil_rdata;
+	dut->s_axil_rready = 1;
 	cycle();
+	dut->s_axil_rready = 0;
 	return value;
 }
 
@@ -347,7 +357,7 @@ static void random_frames(unsigned long frames_wanted, uint64_t seed)
 		for (unsigned q = 0; q < QUEUES; q++)
 			maxwords[q] = usual ? 65536 : draws.draw(1u << (6 + draws.draw(13)));
 		r.clear = draws.draw(3);
-		r.ecn = draws.draw(2);
+		r.ecn = draws.draw(4) != 0;
 		r.enable = draws.draw(8) != 0;
 		r.idle = draws.draw(2) ? 0 : 20;
 		if (!usual) {
@@ -367,8 +377,10 @@ static void random_frames(unsigned long frames_wanted, uint64_t seed)
 			f.made = draws.next();
 			f.in = draws.draw(QUEUES);
 			f.out = draws.draw(QUEUES);
-			if (draws.draw(64) == 0) {
+			if (draws.draw(16) == 0) {
 				unsigned q = draws.draw(QUEUES), w = draws.draw(maxwords[q] + 1);
+				if (draws.draw(2)) // at the marking threshold
+					w = std::min((maxwords[q] >> r.ecn_shift) + draws.draw(2), maxwords[q]);
 				put18(dut->q_words, q, words[q] = w);
 				moved[q] = cycles;
 			}

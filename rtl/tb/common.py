@@ -9,6 +9,8 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
 
+PARAMETER_BITS = {4: 4, 8: 16, 12: 6, 16: 4, 20: 4, 24: 16, 28: 30, 32: 14, 36: 16}  # address: bits of the register
+
 SEED = int(os.environ.get("WEIR_SEED", "23"))
 
 

@@ -5,7 +5,7 @@ import os
 import cocotb
 from cocotb.triggers import FallingEdge
 
-from common import Model, Stream, kinds, lengths, rng, settle, start, tcp_frame
+from common import PARAMETER_BITS, Model, Stream, kinds, lengths, rng, settle, start, tcp_frame
 
 WIDTH = int(os.environ.get("WIDTH", "64"))
 PAUSES = [(0, 0), (0.5, 0), (0, 0.5), (0.4, 0.6)]
@@ -197,63 +197,137 @@ async def carries_netfpga_frames(dut):
         await FallingEdge(dut.clk)
 
 
-@only("netfpga")
-async def counts_at_ports(dut):
-    """The module header says which queues a segment concerns: the lowest port that it leaves by, and the port that it came in by."""
-    r = rng()
-    quiet = {f"s_axil_{n}": 0 for n in ("awaddr", "awvalid", "wdata", "wvalid", "bready", "araddr", "arvalid", "rready")}
-    await start(dut, reset="reset", in_wr=0, in_data=0, in_ctrl=0, out_rdy=1, q_words=0, q_maxwords=0, **quiet)
+class NetFPGA:
+    """Words in, and the registers, of fairswitch_netfpga. Its output is always taken."""
 
-    async def word(ctrl, data):
+    def __init__(self, dut):
+        self.dut = dut
+
+    async def start(self):
+        quiet = {f"s_axil_{n}": 0 for n in ("awaddr", "awvalid", "wdata", "wvalid", "bready", "araddr", "arvalid", "rready")}
+        await start(self.dut, reset="reset", in_wr=0, in_data=0, in_ctrl=0, out_rdy=1, q_words=0, q_maxwords=0, **quiet)
+
+    async def word(self, ctrl, data):
+        dut = self.dut
         dut.in_ctrl.value, dut.in_data.value, dut.in_wr.value = ctrl, data, 1
         await FallingEdge(dut.clk)
         dut.in_wr.value = 0
         while not int(dut.in_rdy.value):
             await FallingEdge(dut.clk)
 
-    async def read(address):
-        dut.s_axil_araddr.value, dut.s_axil_arvalid.value, dut.s_axil_rready.value = address, 1, 1
+    async def bytes(self, data):
+        for at in range(0, len(data), 8):
+            part = data[at:at + 8]
+            await self.word(0 if at + 8 < len(data) else 0x80 >> len(part) - 1, int.from_bytes(part.ljust(8, b"\0"), "big"))
+
+    async def read(self, address):
+        dut = self.dut
+        dut.s_axil_araddr.value, dut.s_axil_arvalid.value = address, 1
         await settle()
         assert int(dut.s_axil_arready.value)
         await FallingEdge(dut.clk)
         dut.s_axil_arvalid.value = 0
         while not int(dut.s_axil_rvalid.value):
+            assert not int(dut.s_axil_arready.value)
             await FallingEdge(dut.clk)
+        await FallingEdge(dut.clk)  # the answer waits
+        assert int(dut.s_axil_rvalid.value) and int(dut.s_axil_rresp.value) == 0 and not int(dut.s_axil_arready.value)
         value = int(dut.s_axil_rdata.value)
+        dut.s_axil_rready.value = 1
         await FallingEdge(dut.clk)
+        dut.s_axil_rready.value = 0
         return value
 
+    async def write(self, address, value):
+        dut = self.dut
+        dut.s_axil_awaddr.value, dut.s_axil_wdata.value = address, value
+        dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 1
+        await settle()
+        assert int(dut.s_axil_awready.value) and int(dut.s_axil_wready.value)
+        await FallingEdge(dut.clk)
+        dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 0
+        await FallingEdge(dut.clk)  # the answer waits
+        assert int(dut.s_axil_bvalid.value) and int(dut.s_axil_bresp.value) == 0
+        assert not int(dut.s_axil_awready.value) and not int(dut.s_axil_wready.value)
+        dut.s_axil_bready.value = 1
+        await FallingEdge(dut.clk)
+        dut.s_axil_bready.value = 0
+        assert not int(dut.s_axil_bvalid.value)
+
+
+def of_queues(values):
+    """The value of each queue, 18 bits, in one port."""
+    return sum(value << 18 * q for q, value in enumerate(values))
+
+
+@only("netfpga")
+async def counts_at_ports(dut):
+    """The module header says which queues a segment concerns: the lowest port that it leaves by, and the port that it came in by. Other
+    module headers do not."""
+    r, block = rng(), NetFPGA(dut)
+    await block.start()
+
+    async def other_header():
+        await block.word(r.choice([r.randrange(1, 255), 0xFF ^ 1 << r.randrange(8)]), r.randrange(1 << 64))
+
     flows, total = [0] * 8, 1 << 14
-    for _ in range(40):
-        come, ports = r.randrange(8), r.randrange(1, 256)
-        leave = (ports & -ports).bit_length() - 1
+    for i in range(48):
+        come, leave = r.randrange(8), i % 8
+        ports = (r.randrange(256) << leave + 1 | 1 << leave) & 0xFF
         data = tcp_frame(r, 0, flags=0x12)
-        await word(r.randrange(1, 255), r.randrange(1 << 64))  # another module's header
-        await word(0xFF, ports << 48 | r.randrange(1 << 16) << 32 | (r.randrange(1 << 13) << 3 | come) << 16 | len(data))
-        await word(r.randrange(1, 255), r.randrange(1 << 64))
-        for at in range(0, len(data), 8):
-            part = data[at:at + 8]
-            await word(0 if at + 8 < len(data) else 0x80 >> len(part) - 1, int.from_bytes(part.ljust(8, b"\0"), "big"))
+        await other_header()
+        await block.word(0xFF, ports << 48 | r.randrange(1 << 16) << 32 | (r.randrange(1 << 13) << 3 | come) << 16 | len(data))
+        await other_header()
+        await block.bytes(data)
         flows[come] += 1
         flows[leave] += 1
     for _ in range(60):
         await FallingEdge(dut.clk)
-    assert [await read(0x400 + 0x20 * q) for q in range(8)] == flows
-    assert await read(0x2C) == 40
-    # Registers are written, and the size of a queue reaches the law.
-    dut.q_maxwords.value = sum(total << 18 * q for q in range(8))
-    dut.s_axil_awaddr.value, dut.s_axil_wdata.value, dut.s_axil_bready.value = 0x10, 3, 1
-    dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 1
-    await settle()
-    assert int(dut.s_axil_awready.value) and int(dut.s_axil_wready.value)
-    await FallingEdge(dut.clk)
-    dut.s_axil_awvalid.value = dut.s_axil_wvalid.value = 0
-    assert int(dut.s_axil_bvalid.value)
-    assert await read(0x10) == 3
-    data = tcp_frame(r, 0, flags=0x12)
-    await word(0xFF, 1 << 48 | 1 << 16)
-    for at in range(0, len(data), 8):
-        await word(0 if at + 8 < len(data) else 0x80 >> len(data) - at - 1, int.from_bytes(data[at:at + 8].ljust(8, b"\0"), "big"))
+    assert [await block.read(0x400 + 0x20 * q) for q in range(8)] == flows
+    assert await block.read(0x2C) == 48
+    # The size of a queue reaches the law.
+    dut.q_maxwords.value = of_queues([total] * 8)
+    await block.write(0x10, 3)
+    await block.word(0xFF, 1 << 48 | 1 << 16)
+    await block.bytes(tcp_frame(r, 0, flags=0x12))
     for _ in range(200):
         await FallingEdge(dut.clk)
-    assert await read(0x404) == max(1461, (total >> 3) * 8 // (flows[0] + 1))
+    assert await block.read(0x404) == max(1461, (total >> 3) * 8 // (flows[0] + 1))
+
+
+@only("netfpga")
+async def has_registers(dut):
+    """Each bit of each parameter is written and read; other addresses have none."""
+    r, block = rng(), NetFPGA(dut)
+    await block.start()
+    for _ in range(6):
+        values = {address: r.randrange(1 << bits) for address, bits in PARAMETER_BITS.items()}
+        for address, value in values.items():
+            await block.write(address, value)
+            await block.write(address | 1 << r.randrange(6, 12), ~value & 0xFFFFFFFF)
+        for address, value in values.items():
+            assert await block.read(address) == value
+            assert await block.read(address | 1 << r.choice([6, 7, 8, 9, 11])) == 0
+
+
+@only("netfpga")
+async def marks_by_queue(dut):
+    """Each queue's words and size, in all their bits, decide whether ECT becomes CE in a frame that leaves through it."""
+    r, block = rng(), NetFPGA(dut)
+    await block.start()
+    await block.write(4, 8)  # ECN_mark only
+    await block.write(0x14, 0)  # the threshold is the size
+    data, marks = tcp_frame(r, 0, ecn=2), 0
+    for _ in range(40):
+        words, over = [r.randrange(1, 1 << 18) for _ in range(8)], [r.randrange(2) for _ in range(8)]
+        dut.q_words.value = of_queues(words)
+        dut.q_maxwords.value = of_queues(w - o for w, o in zip(words, over, strict=True))
+        for _ in range(12):  # a queue in each cycle
+            await FallingEdge(dut.clk)
+        for q in range(8):
+            await block.word(0xFF, 1 << 48 + q)
+            await block.bytes(data)
+        for _ in range(40):
+            await FallingEdge(dut.clk)
+        marks += sum(over)
+        assert await block.read(0x30) == marks

@@ -3,7 +3,7 @@
 import cocotb
 from cocotb.triggers import FallingEdge, Timer
 
-from common import fold, rng, settle, start
+from common import PARAMETER_BITS, fold, rng, settle, start
 
 ENDS16 = [0, 1, 2, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF]
 
@@ -339,7 +339,6 @@ async def keeps_registers(dut):
     names = {8: "avg_queue_time", 12: "updates", 16: "threshold", 20: "ecn_threshold", 24: "floor_bytes", 28: "aggregate_max",
              32: "mss_max", 36: "idle_samples"}
     defaults = {0: 0x46535701, 4: 4, 8: 6000, 12: 10, 16: 2, 20: 2, 24: 1461, 28: 0, 32: 1460, 36: 20833}
-    widths = {4: 4, 8: 16, 12: 6, 16: 4, 20: 4, 24: 16, 28: 30, 32: 14, 36: 16}
 
     async def all_are(values):
         for address in range(0, 0x40, 4):
@@ -351,7 +350,7 @@ async def keeps_registers(dut):
     await all_are(defaults)
     for _ in range(4):
         values = dict(defaults)
-        for address, width in widths.items():
+        for address, width in PARAMETER_BITS.items():
             value = r.randrange(1 << 32)
             await write(address, value)
             values[address] = value & ((1 << width) - 1)
