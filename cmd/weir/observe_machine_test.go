@@ -75,7 +75,8 @@ func TestObserve_LeavesNothing(t *testing.T) {
 		}
 		return strings.Contains(p.log.String(), "4 of 4")
 	})
-	for _, want := range []string{"observed 2 ports for 1 s: nothing was rewritten", "flows that would be limited, 2 of 4", "10.0.0.1:", "target 25KB of 125KB"} {
+	// On a busy machine it takes longer than was asked for.
+	for _, want := range []string{"observed 2 ports for ", " s: nothing was rewritten", "flows that would be limited, 2 of 4", "10.0.0.1:", "target 25KB of 125KB"} {
 		if !strings.Contains(p.log.String(), want) {
 			t.Errorf("no %q in\n%s", want, p.log)
 		}
