@@ -46,13 +46,16 @@ func (h *hop) read(t *testing.T) mark.Stats {
 // is in one report. The ports are in different namespaces, so their ifindexes may be equal.
 func TestTelemetry_CountsAMarkOnce(t *testing.T) {
 	testroot.Need(t, "namespaces")
-	p := testnet.NewPath(t, testnet.PathOptions{UplinkBps: 20e6, UplinkLimit: 60_000, PortBps: 18e6, Limit: 60_000, NoIPv6: true})
-	first, second := newHop(t, p.Uplink, 30_000), newHop(t, p.Port, 20_000)
+	// Each burst alone makes both queues longer than their thresholds, however late the test sends the next one. The first port marks its
+	// second half, and the second port marks a part of the first half.
+	p := testnet.NewPath(t, testnet.PathOptions{UplinkBps: 20e6, UplinkLimit: 60_000, PortBps: 5e6, Limit: 60_000, NoIPv6: true})
+	first, second := newHop(t, p.Uplink, 30_000), newHop(t, p.Port, 10_000)
 	u := p.NewUDP(t, testnet.ReceiverIPv4, 2)
 	var a, b mark.Stats
 	testnet.Until(t, "both ports have marked, and marks of the first have passed the second", func() bool {
-		u.Send(t, 20, 1400)
-		a, b = first.read(t), second.read(t)
+		if a, b = first.read(t), second.read(t); first.sum.BacklogBytes+second.sum.BacklogBytes == 0 {
+			u.Send(t, 40, 1400)
+		}
 		return a.Marked > 100 && b.Marked > 20 && b.PassedCE > 20
 	})
 	testnet.Until(t, "both queues have drained", func() bool {

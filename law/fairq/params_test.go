@@ -17,7 +17,7 @@ func TestAtAPort(t *testing.T) {
 	p.TargetFraction = 0.5
 	want := Port{
 		Target: 62_500, Buffer: 125_000, Cap: 67_500, Pipe: 5000, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond, Active: 10_800 * time.Microsecond,
-		Wait: 100 * time.Millisecond,
+		Wait: 100 * time.Millisecond, Hold: true,
 	}
 	if got := p.At(200e3, 200e6, 125_000); got != want {
 		t.Errorf("%+v, want %+v", got, want)
