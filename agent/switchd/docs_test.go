@@ -34,7 +34,7 @@ func generated(t *testing.T, name, want string) {
 // TestDocTables_Status writes the findings and the fields of weir status --json, with their comments in the sources.
 func TestDocTables_Status(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Tables of weir status\n\nWhat they mean together: [status.md](../status.md).\n\n" +
+	b.WriteString("# Tables of weir status\n\nExplained in [status.md](../status.md).\n\n" +
 		"## Findings\n\nThe worst finding is first. The state is the best that a port can have with the finding.\n\n" +
 		"| word | state | meaning |\n|---|---|---|\n")
 	for _, c := range checks {
