@@ -121,6 +121,14 @@ func turnOf(scale float64, switches, processors int) turn {
 	return turn{time.Duration(share * float64(period)), period}
 }
 
+// attr returns the scheduling of a thread that has the turn.
+func (t turn) attr() *unix.SchedAttr {
+	return &unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_DEADLINE, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
+		Runtime: uint64(t.runtime), Deadline: uint64(t.period), Period: uint64(t.period),
+	}
+}
+
 // preferForwarder gives ovs-vswitchd priority over guests' programs, within its turn if it has one. A real switch
 // does not wait for its hosts; the kernel's forwarding, in soft interrupts, does not either.
 func (d *ovsDaemons) preferForwarder(t turn) error {
@@ -129,11 +137,7 @@ func (d *ovsDaemons) preferForwarder(t turn) error {
 		return err
 	}
 	if t.period > 0 {
-		attr := unix.SchedAttr{
-			Size: unix.SizeofSchedAttr, Policy: unix.SCHED_DEADLINE, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
-			Runtime: uint64(t.runtime), Deadline: uint64(t.period), Period: uint64(t.period),
-		}
-		if unix.SchedSetAttr(pid, &attr, 0) == nil {
+		if unix.SchedSetAttr(pid, t.attr(), 0) == nil {
 			return nil
 		} // the kernel has no real-time capacity left: without turns
 	}
