@@ -206,15 +206,31 @@ func (p *rwndPath) fill(t *testing.T, c *testnet.Pair, ends *[2]cellEnd, grant u
 	}
 }
 
+// dialActive opens a connection while the ports have an active flow, `last`: only then are its first windows governed. A
+// machine that takes longer than a flow stays active tries again.
+func (p *rwndPath) dialActive(t *testing.T, last *testnet.Pair, l *net.TCPListener, options ...testnet.SocketOption) *testnet.Pair {
+	t.Helper()
+	for {
+		began := time.Now()
+		testnet.Send(t, last.Client, last.Server, 1)
+		testnet.Send(t, last.Server, last.Client, 1)
+		c := p.Dial(t, l, options...)
+		if time.Since(began) < fairq.MaxActive {
+			return c
+		}
+		c.Close()
+	}
+}
+
 // cell opens a connection whose ends announce these scales (as negotiated; -1: no such option) and sends data
-// both ways. The port grants `grant`; 0: the least.
-func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScale, serverScale int, grant uint32) *testnet.Pair {
+// both ways. The port grants `grant`; 0: the least. It has another flow, `last`.
+func (p *rwndPath) cell(t *testing.T, sum *cells, last *testnet.Pair, l *net.TCPListener, clientScale, serverScale int, grant uint32) *testnet.Pair {
 	t.Helper()
 	dial := []testnet.SocketOption{testnet.Congestion("reno")}
 	if clientScale >= 0 {
 		dial = append(dial, testnet.WindowScale(clientScale))
 	}
-	c := p.Dial(t, l, dial...)
+	c := p.dialActive(t, last, l, dial...)
 	info := testnet.ReadTCPInfo(t, c.Client)
 	own, peer := max(clientScale, 0), max(serverScale, 0)
 	if clientScale < 0 || serverScale < 0 {
@@ -301,8 +317,6 @@ func (p *rwndPath) some(t *testing.T, sum *cells, ip net.IP, clientScales, serve
 	t.Helper()
 	sum.least = grant == 0
 	last := p.Dial(t, p.Listen(t, ip))
-	testnet.Send(t, last.Client, last.Server, 1)
-	testnet.Send(t, last.Server, last.Client, 1)
 	for _, s := range serverScales {
 		listen := []testnet.SocketOption{testnet.Congestion("reno")}
 		if s >= 0 {
@@ -313,7 +327,7 @@ func (p *rwndPath) some(t *testing.T, sum *cells, ip net.IP, clientScales, serve
 			if !selects(c, s) {
 				continue
 			}
-			next := p.cell(t, sum, l, c, s, grant)
+			next := p.cell(t, sum, last, l, c, s, grant)
 			last.Close()
 			last = next
 		}
