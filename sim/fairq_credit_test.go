@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
+	"weir/law"
 )
 
 // Paper 002's mild incast (F1: 126 answers of 11.5 KB at a time) at a buffer of 85.3 KB. One segment of each flow is more
@@ -114,6 +115,36 @@ func TestFairQ_CreditsWithLateServers(t *testing.T) {
 		if first+later > 0 || slowest > least*3/2 {
 			t.Errorf("one after another, hold_requests %t: %d segments were dropped, the slowest answer took %v: want none, %v at most", hold, first+later, slowest, least*3/2)
 		}
+	}
+}
+
+// 320 connections open one after another, one each 200 us, and are asked in the same order 100 ms later. So each measured a short round
+// trip when it opened, and its answer takes hundreds of those. Its server soon probes for a loss, for as long as it expects a short
+// round trip. The probes would fill the buffer if they were not charged: 225 segments would be dropped.
+func TestFairQ_CreditsForConnectionsWithShortRoundTrips(t *testing.T) {
+	f, err := laws.All().Load("../experiments/fairq/burst.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"credits"}, Set: []string{
+		"seeds=[1]", "vary=[]", "traffic.mice.count=1", "traffic.mice.epochs=1", "duration=2s",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.Runs[0]
+	mice := r.Config.Items[0] // an answer from each of 8 hosts
+	r.Config.Items = nil
+	for i := range 40 {
+		it := mice
+		it.Name = fmt.Sprintf("mice%d", i)
+		it.Start += law.Duration(i) * law.Duration(8*200*time.Microsecond)
+		r.Config.Items = append(r.Config.Items, it)
+	}
+	raw := ran(t, &World{Laws: laws.Sim()}, r)
+	const most = 320 * 12_200 * 8 * time.Second / 150_000_000 * 13 / 10
+	if slowest := slowestFlow(t, raw); len(raw.Drops) > 0 || slowest > most {
+		t.Errorf("%d segments were dropped, and the slowest answer took %v: want none, %v at most", len(raw.Drops), slowest, most)
 	}
 }
 

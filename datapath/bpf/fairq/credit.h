@@ -182,6 +182,12 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 	return begins;
 }
 
+// Reports whether a segment is data that its end had sent before. Ask before its connection knows of it (on_data).
+static __always_inline int credit_is_resent(const struct segment *s, const struct connection *c)
+{
+	return credit_is_again(s->seq + s->payload, c->acks[s->side & 1].sent);
+}
+
 // Charges a packet that no credit released, while the port's clock runs.
 __noinline int credit_uncredited(struct __sk_buff *ctx)
 {

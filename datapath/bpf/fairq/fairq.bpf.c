@@ -149,7 +149,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		return TCX_NEXT;
 	}
 	c = connection_of(ctx, &s, &table);
-	if (credit && (!c || !s.payload))
+	if (credit && (!c || !s.payload || unlikely(credit_is_resent(&s, c))))
 		credit_uncredited(ctx);
 	if (unlikely(!c))
 		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);

@@ -20,6 +20,8 @@ WEIR_INLINE int credit_begins(weir_u8 turn, weir_u32 side) { return (turn & CRED
 
 // Reports whether data comes again after its receiver has acknowledged it. end: sequence number behind it; una: the furthest
 // acknowledgement of its receiver. It belongs to a request or an answer that is over, so it begins no turn and uses no promise.
+// With the furthest data of its sender as una: whether its sender sends it again. No credit released it then, so it is counted as
+// others' frames are (credit_other).
 WEIR_INLINE int credit_is_again(weir_u32 end, weir_u32 una) { return una - end < CREDIT_STREAM; }
 
 // Returns the length of the longest segment of a packet's data. gso_bytes: of each of its segments but the last; 0: it is one.
