@@ -240,7 +240,7 @@ func (p *played) hosts(t *testing.T, host uint32, serial uint64, vms ...uint32) 
 	for _, n := range vms {
 		guests = append(guests, &weirv1.Guest{Vm: n, Addresses: []*weirv1.Range{weirv1.NewRange(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 32))}})
 	}
-	parts, err := weirv1.SplitInventory(serial, nil, guests)
+	parts, err := (&weirv1.Inventory{Serial: serial, Guests: guests}).Split()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestAgents_ReportToGrant(t *testing.T) {
 	}
 	k.run()
 	sw, h1, h2 := k.agent("sw"), k.agent("h1"), k.agent("h2")
-	ports, err := weirv1.SplitInventory(1, []*weirv1.SwitchPort{{Port: 1, Name: "swp1", Rate: 1e9, BufferBytes: 85300}}, nil)
+	ports, err := (&weirv1.Inventory{Serial: 1, Ports: []*weirv1.SwitchPort{{Port: 1, Name: "swp1", Rate: 1e9, BufferBytes: 85300}}}).Split()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestAgents_BothRoles(t *testing.T) {
 	k := newBusKit(t)
 	k.run()
 	both := k.agent("both")
-	ports, err := weirv1.SplitInventory(9, []*weirv1.SwitchPort{{Port: 1, Name: "swp1"}}, nil)
+	ports, err := (&weirv1.Inventory{Serial: 9, Ports: []*weirv1.SwitchPort{{Port: 1, Name: "swp1"}}}).Split()
 	if err != nil {
 		t.Fatal(err)
 	}

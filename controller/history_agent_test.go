@@ -175,7 +175,7 @@ func (a *modelAgent) inventory() {
 	for _, vm := range sortedKeys(a.kernel.vms) {
 		guests = append(guests, &weirv1.Guest{Vm: uint32(vm), Addresses: []*weirv1.Range{weirv1.NewRange(netip.PrefixFrom(addressOf(vm), 32))}})
 	}
-	parts, err := weirv1.SplitInventory(a.serial, ports, guests)
+	parts, err := (&weirv1.Inventory{Serial: a.serial, Ports: ports, Guests: guests}).Split()
 	if err != nil {
 		panic(err)
 	}

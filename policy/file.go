@@ -15,12 +15,10 @@ import (
 const (
 	MaxFile     = 64 << 10 // bytes of a file
 	MaxPolicies = 2000
-	MaxName     = 63   // letters of any name
-	MaxNames    = 1000 // in a selection
-	MaxLabels   = 32   // of a selection, or of a port, host or VM
-	MaxValues   = 64   // of a label in a selection
-	MaxLaws     = 8    // of a policy
-	MaxWeight   = 1000 // of a guarantee
+	MaxName     = 63 // letters of any name
+	MaxLabels   = 32 // of a selection, or of a port, host or VM
+	MaxValues   = 64 // of a label in a selection
+	MaxLaws     = 8  // of a policy
 )
 
 // fileLimits fit a file with the longest lists. A longer file is refused after the first MaxFile bytes.

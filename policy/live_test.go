@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"weir/law"
 )
 
 // The state shows what controllers report: problems, agents that nobody commands, old reports, changes that are not applied.
@@ -72,25 +75,36 @@ func TestFilePolicy(t *testing.T) {
 }
 
 func TestLive_Check(t *testing.T) {
+	const unprintable = "\x1b[2J"
 	sound := func() *Live {
 		return &Live{Controller: "c1", Nodes: []string{"a", "b"}, Problems: []Problem{{Target: "vm a/x"}}, Grants: []TargetGrant{{Target: "vm a/x"}}}
 	}
 	if err := sound().Check(); err != nil {
 		t.Fatal(err)
 	}
-	for says, change := range map[string]func(*Live){
-		`controller "C1"`:   func(l *Live) { l.Controller = "C1" },
-		"4097 nodes":        func(l *Live) { l.Nodes = make([]string, MaxNodes+1) },
-		"4097 problems":     func(l *Live) { l.Problems = make([]Problem, MaxProblems+1) },
-		"are not sorted":    func(l *Live) { l.Nodes = []string{"b", "a"} },
-		`a problem at "vm`:  func(l *Live) { l.Problems[0].Reason = "\x1b[2J" },
-		`a grant at "vm`:    func(l *Live) { l.Grants[0].Kind = 9 },
-		`a problem at "xxx`: func(l *Live) { l.Problems[0].Target = strings.Repeat("x", 600) },
+	for i, row := range []struct {
+		says   string
+		change func(*Live)
+	}{
+		{`controller "C1"`, func(l *Live) { l.Controller = "C1" }},
+		{"4097 nodes", func(l *Live) { l.Nodes = make([]string, MaxNodes+1) }},
+		{"4097 problems", func(l *Live) { l.Problems = make([]Problem, MaxProblems+1) }},
+		{fmt.Sprint(MaxGrants+1, " grants"), func(l *Live) { l.Grants = make([]TargetGrant, MaxGrants+1) }},
+		{`controller "c1"`, func(l *Live) { l.File = make([]Setting, MaxLaws+1) }},
+		{"are not sorted", func(l *Live) { l.Nodes = []string{"b", "a"} }},
+		{"a problem at", func(l *Live) { l.Problems[0].Target = unprintable }},
+		{`a problem at "xxx`, func(l *Live) { l.Problems[0].Target = strings.Repeat("x", 513) }},
+		{"a problem at", func(l *Live) { l.Problems[0].Reason = unprintable }},
+		{"a problem at", func(l *Live) { l.Problems[0].Law = unprintable }},
+		{"a grant at", func(l *Live) { l.Grants[0].Target = unprintable }},
+		{"a grant at", func(l *Live) { l.Grants[0].Law = unprintable }},
+		{"a grant at", func(l *Live) { l.Grants[0].For = unprintable }},
+		{"a grant at", func(l *Live) { l.Grants[0].Kind = law.PauseGrant + 1 }},
 	} {
 		l := sound()
-		change(l)
-		if err := l.Check(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
+		row.change(l)
+		if err := l.Check(); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("row %d: %v, want %s", i, err, row.says)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestNeverConnected_LeavesClaimsUndecided(t *testing.T) {
 	for text, undecided := range map[string]bool{
 		"red.tagged.throughput_mbps < 200": true, "red.late.tagged.throughput_mbps < 200": true, "red.competitors.throughput_mbps > 900": false,
 	} {
-		d := claim.Decide(claim.Statements(text), doc, nil)[0]
+		d := claim.Decide([]claim.Statement{{Claim: text}}, doc, nil)[0]
 		if d.Undecided != undecided || (d.Holds == nil) != undecided {
 			t.Errorf("%s: %+v", text, d)
 		}

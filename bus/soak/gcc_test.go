@@ -103,7 +103,7 @@ func (m *marking) hostOf(a *publisher, number int) error {
 		address := netip.AddrFrom4([4]byte{10, byte(vm >> 16), byte(vm >> 8), byte(vm)})
 		guests = append(guests, &weirv1.Guest{Vm: uint32(vm), Addresses: []*weirv1.Range{weirv1.NewRange(netip.PrefixFrom(address, 32))}})
 	}
-	parts, err := weirv1.SplitInventory(1, nil, guests)
+	parts, err := (&weirv1.Inventory{Serial: 1, Guests: guests}).Split()
 	for _, part := range parts {
 		err = errors.Join(err, a.SendEvents(&weirv1.Events{Host: uint32(number), State: a.State("soak"), Inventory: part}))
 	}

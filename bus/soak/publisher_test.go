@@ -90,7 +90,7 @@ func (a *publisher) switchOf(p *publishing, number int) error {
 		a.m.Ports = append(a.m.Ports, &weirv1.PortReport{Port: n + 1})
 		ports = append(ports, &weirv1.SwitchPort{Port: n + 1, Name: fmt.Sprint("swp", n+1), Rate: cmp.Or(p.Rate, 10e9), BufferBytes: 1e6})
 	}
-	parts, err := weirv1.SplitInventory(1, ports, nil)
+	parts, err := (&weirv1.Inventory{Serial: 1, Ports: ports}).Split()
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func runPublisher(ctx context.Context, config string) error {
 		a, _ := netip.AddrFromSlice(vmAddress(vm + 1))
 		guests = append(guests, &weirv1.Guest{Vm: uint32(vm + 1), Addresses: []*weirv1.Range{weirv1.NewRange(netip.PrefixFrom(a, 32))}})
 	}
-	parts, err := weirv1.SplitInventory(1, nil, guests)
+	parts, err := (&weirv1.Inventory{Serial: 1, Guests: guests}).Split()
 	if err != nil {
 		return err
 	}

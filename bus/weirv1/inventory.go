@@ -11,13 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// SplitInventory divides what an agent has into messages that fit the bus. Each is a part with this serial number. The error is
-// that it has too much: more than MaxPorts ports, MaxGuests guests, or MaxParts messages.
-func SplitInventory(serial uint64, ports []*SwitchPort, guests []*Guest) ([]*Inventory, error) {
-	return (&Inventory{Serial: serial, Ports: ports, Guests: guests}).Split()
-}
-
-// Split is SplitInventory for all that an inventory has.
+// Split divides an inventory into messages that fit the bus. Each is a part with the inventory's serial number. The error is that it
+// has too much: more than MaxPorts ports, MaxGuests guests, or MaxParts messages.
 func (x *Inventory) Split() ([]*Inventory, error) {
 	serial, ports, guests := x.GetSerial(), x.GetPorts(), x.GetGuests()
 	if len(ports) > MaxPorts || len(guests) > MaxGuests {

@@ -224,7 +224,7 @@ func TestInventory_Parts(t *testing.T) {
 		guests = append(guests, &Guest{Vm: i + 1, Name: "a-virtual-machine", Addresses: []*Range{NewRange(netip.MustParsePrefix("10.0.0.0/8"))},
 			Labels: map[string]string{"tenant": "one", "tier": "front"}})
 	}
-	parts, err := SplitInventory(3, nil, guests)
+	parts, err := (&Inventory{Serial: 3, Guests: guests}).Split()
 	if err != nil || len(parts) < 2 {
 		t.Fatalf("%d parts: %v", len(parts), err)
 	}
@@ -253,7 +253,7 @@ func TestInventory_Parts(t *testing.T) {
 			t.Errorf("%d VMs", len(whole.GetGuests()))
 		}
 	}
-	if _, err := SplitInventory(1, nil, append(guests, guests[0])); err == nil {
+	if _, err := (&Inventory{Serial: 1, Guests: append(guests, guests[0])}).Split(); err == nil {
 		t.Error("more VMs than the most")
 	}
 	twice := &Inventory{Serial: 5, Part: 0, Parts: 2, Guests: guests[:1]}

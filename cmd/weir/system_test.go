@@ -167,11 +167,11 @@ func TestSystem(t *testing.T) {
 	s := newSystem(t)
 	sw := s.agent("tor1", agentd.Brief{Version: "1.4", Roles: []string{"switch"}, Ports: 1})
 	h := s.agent("h1", agentd.Brief{Version: "1.4", Roles: []string{"host"}, VMs: 1, Live: 1})
-	ports, err := weirv1.SplitInventory(1, []*weirv1.SwitchPort{{Port: 3, Name: "swp3", Rate: 1e9, BufferBytes: 85300}}, nil)
+	ports, err := (&weirv1.Inventory{Serial: 1, Ports: []*weirv1.SwitchPort{{Port: 3, Name: "swp3", Rate: 1e9, BufferBytes: 85300}}}).Split()
 	if err != nil {
 		t.Fatal(err)
 	}
-	guests, err := weirv1.SplitInventory(1, nil, []*weirv1.Guest{{Vm: 12, Name: "web1", Addresses: []*weirv1.Range{{Address: []byte{10, 0, 0, 1}, Bits: 32}}}})
+	guests, err := (&weirv1.Inventory{Serial: 1, Guests: []*weirv1.Guest{{Vm: 12, Name: "web1", Addresses: []*weirv1.Range{{Address: []byte{10, 0, 0, 1}, Bits: 32}}}}}).Split()
 	if err != nil {
 		t.Fatal(err)
 	}

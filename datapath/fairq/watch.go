@@ -20,11 +20,8 @@ const (
 	watchLease = 5 * time.Second
 )
 
-// WatchInterval is how often View.Watch must be called. A request ends by itself.
-const WatchInterval = time.Second
-
-// Watch makes the switch's process count what flows do, from its next heartbeat on, for some seconds. Without a
-// running process nothing is counted.
+// Watch makes the switch's process count what flows do, from its next heartbeat on, for 5 s. A caller repeats it, for
+// example each second. Without a running process nothing is counted.
 func (v *View) Watch() error { return v.watchUntil(attach.MonotonicNs() + uint64(watchLease)) }
 
 // Unwatch ends the counting with the next heartbeat, also for other processes.

@@ -48,7 +48,7 @@ func document(runs ...run) *result.Document {
 // one decides a claim that has one point and returns the verdict: "yes", "no", "null", "undecided".
 func one(t *testing.T, text string, d *result.Document, requested ...string) (string, result.Claim) {
 	t.Helper()
-	got := Decide(Statements(text), d, requested)
+	got := Decide([]Statement{{Claim: text}}, d, requested)
 	if len(got) != 1 {
 		t.Fatalf("%s: %d decisions, want 1: %+v", text, len(got), got)
 	}
@@ -171,7 +171,7 @@ var axes = document(
 func TestOpenAxes(t *testing.T) {
 	decide := func(text string) map[string]string {
 		out := map[string]string{}
-		for _, c := range Decide(Statements(text), axes, nil) {
+		for _, c := range Decide([]Statement{{Claim: text}}, axes, nil) {
 			key, _ := json.Marshal(c.For)
 			out[c.World+string(key)] = verdict(c)
 		}
@@ -228,7 +228,7 @@ func TestUndecided(t *testing.T) {
 			t.Errorf("%s: %s (%s), want %s (%s)", c.text, got, full.Why, c.want, c.why)
 		}
 	}
-	if got := Decide(Statements("a.mice.drops < 3"), &result.Document{}, nil); len(got) != 0 {
+	if got := Decide([]Statement{{Claim: "a.mice.drops < 3"}}, &result.Document{}, nil); len(got) != 0 {
 		t.Errorf("decided without a run: %+v", got)
 	}
 }

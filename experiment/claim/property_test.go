@@ -83,7 +83,7 @@ func TestDecisionsMatchHandCalculation(t *testing.T) {
 			return
 		}
 		want := byHand(l.value, r.value, op)
-		got := Decide(Statements(text), d, nil)
+		got := Decide([]Statement{{Claim: text}}, d, nil)
 		if _, err := Parse(text); err != nil { // it has no scheme, or the expression is too deep
 			if want := fmt.Sprintf("the claim %q names no scheme; write SCHEME.GROUP.METRIC on at least one side", text); err.Error() != want {
 				t.Fatal(err)

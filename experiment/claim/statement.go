@@ -24,15 +24,6 @@ type Statement struct {
 	Because string `json:"because,omitempty"`
 }
 
-// Statements makes statements of bare claims.
-func Statements(texts ...string) []Statement {
-	var out []Statement
-	for _, t := range texts {
-		out = append(out, Statement{Claim: t})
-	}
-	return out
-}
-
 // MarshalJSON writes a bare claim as a text.
 func (s Statement) MarshalJSON() ([]byte, error) {
 	if s == (Statement{Claim: s.Claim}) {

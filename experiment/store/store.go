@@ -150,12 +150,6 @@ func Key(r *experiment.Run) (string, error) {
 
 func (d *Dir) file(key string) string { return filepath.Join(d.path, key+extension) }
 
-// Has reports whether the run is there.
-func (d *Dir) Has(key string) bool {
-	_, err := os.Stat(d.file(key))
-	return err == nil
-}
-
 // Load reads a finished run. A file that cannot be read completely is an error. fs.ErrNotExist: there is no such
 // run.
 func (d *Dir) Load(key string) (*Entry, error) {

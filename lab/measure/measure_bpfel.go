@@ -31,12 +31,6 @@ type measureDrop struct {
 	_       [2]byte
 }
 
-type measureOtherKey struct {
-	_      structs.HostLayout
-	Port   uint32
-	Reason uint32
-}
-
 type measurePort struct {
 	_            structs.HostLayout
 	NextNs       uint64
@@ -76,7 +70,6 @@ type measureSample struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	measureMapOthers         = "others"
 	measureMapPorts          = "ports"
 	measureMapRecords        = "records"
 	measureProgWeirArrival   = "weir_arrival"
@@ -143,7 +136,6 @@ type measureProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type measureMapSpecs struct {
-	Others  *ebpf.MapSpec `ebpf:"others"`
 	Ports   *ebpf.MapSpec `ebpf:"ports"`
 	Records *ebpf.MapSpec `ebpf:"records"`
 }
@@ -178,14 +170,12 @@ func (o *measureObjects) Close() error {
 //
 // It can be passed to loadMeasureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type measureMaps struct {
-	Others  *ebpf.Map `ebpf:"others"`
 	Ports   *ebpf.Map `ebpf:"ports"`
 	Records *ebpf.Map `ebpf:"records"`
 }
 
 func (m *measureMaps) Close() error {
 	return _MeasureClose(
-		m.Others,
 		m.Ports,
 		m.Records,
 	)

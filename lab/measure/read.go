@@ -10,10 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
-
-	"weir/datapath/attach"
 )
 
 // poll is the interval at which the ring buffer is emptied. The programs never wake the reader, so that it costs a
@@ -130,8 +127,8 @@ func decodeDrop(b []byte) measureDrop {
 	return d
 }
 
-// readFinal reads the maps after the programs are detached: the state of each port, other drops, lost records, and
-// the cost of the programs.
+// readFinal reads the maps after the programs are detached: the state of each port, lost records, and the cost of
+// the programs.
 func (r *Recorder) readFinal() error {
 	r.final = make([]measurePort, len(r.ports))
 	for i := range r.ports {
@@ -149,39 +146,7 @@ func (r *Recorder) readFinal() error {
 		}
 		r.costs = append(r.costs, Cost{Program: programName(prog), Events: stats.RunCount, Time: stats.Runtime, Missed: stats.RecursionMisses})
 	}
-	return r.readOthers()
-}
-
-func (r *Recorder) readOthers() error {
-	var key measureOtherKey
-	var n uint64
-	names := dropReasons()
-	for it := r.objects.Others.Iterate(); it.Next(&key, &n); {
-		name, ok := names[uint64(key.Reason)]
-		if !ok {
-			name = fmt.Sprintf("reason %d", key.Reason)
-		}
-		r.others = append(r.others, OtherDrops{r.ports[key.Port].Name, name, n})
-	}
 	return nil
-}
-
-// dropReasons returns the running kernel's names of reasons. Subsystems have ranges of their own that are not in
-// the enumeration.
-func dropReasons() map[uint64]string {
-	names := map[uint64]string{}
-	spec, err := attach.KernelTypes().Kernel()
-	if err != nil {
-		return names
-	}
-	var reasons *btf.Enum
-	if err := spec.TypeByName("skb_drop_reason", &reasons); err != nil {
-		return names
-	}
-	for _, v := range reasons.Values {
-		names[v.Value] = strings.TrimPrefix(v.Name, "SKB_DROP_REASON_")
-	}
-	return names
 }
 
 func (r *Recorder) programs() []*ebpf.Program {

@@ -53,17 +53,8 @@ type Recorder struct {
 	readErr error
 
 	records
-	final  []measurePort
-	others []OtherDrops
-	costs  []Cost
-}
-
-// OtherDrops counts packets that were dropped at a port's device for reasons other than a full queue or a law: on
-// input, or by a driver.
-type OtherDrops struct {
-	Port    string
-	Reason  string // the kernel's name, without SKB_DROP_REASON_
-	Packets uint64 // a GSO packet counts once
+	final []measurePort
+	costs []Cost
 }
 
 // maxPorts is the size of the map of ports in bpf/measure.bpf.c.

@@ -256,7 +256,7 @@ func TestRecorder_TCPSuperPackets(t *testing.T) {
 					t.Errorf("drops of an unknown flow: %+v", key)
 				}
 			}
-			t.Logf("%d drops, super-packets not split: %v, other: %+v", len(drops), unsplit, r.OtherDrops())
+			t.Logf("%d drops, super-packets not split: %v", len(drops), unsplit)
 		})
 	}
 }

@@ -28,9 +28,6 @@ type Cost struct {
 // Costs returns the cost of the programs, after Stop.
 func (r *Recorder) Costs() []Cost { return r.costs }
 
-// OtherDrops returns the drops at the ports' devices for other reasons, after Stop.
-func (r *Recorder) OtherDrops() []OtherDrops { return r.others }
-
 // Results returns, after Stop, the measurements from t0 (CLOCK_MONOTONIC, ns) for the time end, relative to t0.
 // The samples of a port cover the grid points of [0, end) once each and in order. Marks and Sent count from Start;
 // a mark counts when the packet enters the queue.

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -179,4 +180,22 @@ func allRecorded(t *testing.T, r *Recorder, w *witness) {
 	if keyless*10 > recorded { // other protocols, such as ARP
 		t.Errorf("%d of %d records of drops have no flow", keyless, recorded)
 	}
+}
+
+// dropReasons returns the running kernel's names of reasons. Subsystems have ranges of their own that are not in
+// the enumeration.
+func dropReasons() map[uint64]string {
+	names := map[uint64]string{}
+	spec, err := attach.KernelTypes().Kernel()
+	if err != nil {
+		return names
+	}
+	var reasons *btf.Enum
+	if err := spec.TypeByName("skb_drop_reason", &reasons); err != nil {
+		return names
+	}
+	for _, v := range reasons.Values {
+		names[v.Value] = strings.TrimPrefix(v.Name, "SKB_DROP_REASON_")
+	}
+	return names
 }

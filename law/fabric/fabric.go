@@ -3,7 +3,6 @@
 package fabric
 
 import (
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 )
@@ -124,6 +123,3 @@ func OurGroup(id uint32) bool { return id&0xff000000 == GroupBase }
 
 // OurMeter reports whether a meter number is in Weir's range.
 func OurMeter(id uint32) bool { return id >= MeterFirst && id <= MeterLast }
-
-// Hex returns a frame in hexadecimal digits, for logs and scripted tests.
-func Hex(frame []byte) string { return hex.EncodeToString(frame) }

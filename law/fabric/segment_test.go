@@ -48,9 +48,14 @@ func TestReadSegment_Refuses(t *testing.T) {
 		b[at] = to
 		return b
 	}
+	for name, frame := range map[string][]byte{"must not be fragmented": change(20, 0x40), "first fragment": change(20, 0x20)} {
+		if _, _, ok := fabric.ReadSegment(frame); !ok {
+			t.Errorf("%s: refused", name)
+		}
+	}
 	for name, frame := range map[string][]byte{
 		"empty": nil, "cut before the flags": good[:47], "IPv6": change(12, 0x86), "version 6": change(14, 0x65), "header of 16 bytes": change(14, 0x44),
-		"UDP": change(23, 17), "second fragment": change(21, 1), "header behind the end": change(14, 0x4f),
+		"UDP": change(23, 17), "second fragment": change(21, 1), "a later fragment": change(20, 1), "header behind the end": change(14, 0x4f),
 	} {
 		if got, _, ok := fabric.ReadSegment(frame); ok {
 			t.Errorf("%s: read as %v", name, got)

@@ -22,9 +22,6 @@ func Messages() *rapid.Generator[of.Message] {
 // MessagesOf draws messages of one type.
 func MessagesOf(t of.Type) *rapid.Generator[of.Message] { return newMaker(anyField()).message(t) }
 
-// Matches draws a match of up to 6 fields.
-func Matches() *rapid.Generator[of.Match] { return matches(anyField()) }
-
 func matches(fields *rapid.Generator[of.Field]) *rapid.Generator[of.Match] {
 	return rapid.Custom(func(t *rapid.T) of.Match {
 		return rapid.SliceOfNDistinct(fields, 0, 6, func(f of.Field) of.FieldID { return f.ID }).Draw(t, "match")

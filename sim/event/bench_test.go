@@ -148,19 +148,3 @@ func median(times []time.Time) float64 {
 	slices.Sort(between)
 	return float64(between[len(between)/2])
 }
-
-// BenchmarkExponential is the cost of one number. The baseline is the standard library's function, whose result differs
-// between machines.
-func BenchmarkExponential(b *testing.B) {
-	r := NewRandom(1, "benchmark")
-	b.Run("here", func(b *testing.B) {
-		for b.Loop() {
-			Exponential(r, 1200)
-		}
-	})
-	b.Run("ExpFloat64", func(b *testing.B) {
-		for b.Loop() {
-			_ = Time(r.ExpFloat64() * 1200)
-		}
-	})
-}

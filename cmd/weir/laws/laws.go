@@ -112,9 +112,6 @@ func Lab() lab.Laws {
 // Switch returns `weir switch` with the laws for production switches.
 var Switch = sync.OnceValue(func() *switchd.Agent { return switchd.New(switchfairq.Law{}, lossrepair.Law{}) })
 
-// Metrics returns the metrics of all laws.
-func Metrics() []law.Metric { return All().Specs().Metrics() }
-
 // Built reports whether any world has the law.
 func Built(name string) bool {
 	return Sim()[name].Put != nil || Lab()[name].Start != nil

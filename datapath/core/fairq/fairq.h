@@ -188,7 +188,7 @@ WEIR_INLINE void fairq_clear(struct fairq_state *state)
 	state->rest_ns = 0;
 }
 
-// Sets the sum of the windows to alpha * B again: lines 3, 11 and 12 of Alg. 1, both of them (FQ-3).
+// Sets the sum of the windows to alpha * B and begins slow start: lines 3, 11 and 12 of Alg. 1 (FQ-3).
 WEIR_INLINE void fairq_restart(const struct fairq_config *config, struct fairq_state *state)
 {
 	fairq_clear(state);

@@ -65,6 +65,17 @@ func TestCase_Q0MeanQueue(t *testing.T) {
 	}
 }
 
+func TestVerdict_Settles(t *testing.T) {
+	for v, want := range map[Verdict]bool{
+		{Swing: 0.09, Mean: 1}: true, {Swing: 0.11, Mean: 1}: false,
+		{Mean: 0.91}: true, {Mean: 0.89}: false, {Mean: 1.09}: true, {Mean: 1.11}: false,
+	} {
+		if v.Settles() != want {
+			t.Errorf("%+v settles: %v", v, !want)
+		}
+	}
+}
+
 // The code's gain takes out the whole error at once, so it settles only if the path has answered one update
 // before the next. The paper's gain moves by a segment an update.
 func TestCase_WhereItSettles(t *testing.T) {

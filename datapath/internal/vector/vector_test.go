@@ -130,6 +130,8 @@ func TestArraysAreWritten(t *testing.T) {
 		{vector.Fields{{Key: "last.2", Value: 7}, {Key: "next.0", Value: 1}}, " last=[0,0,7] next=[1]"},
 		{vector.Fields{{Key: "total", Value: 0}, {Key: "last.0", Value: 1}, {Key: "last.2", Value: 2}}, " total=0 last=[1,0,2]"},
 		{vector.Fields{{Key: "last.1", Value: 7}, {Key: "last.1", Value: 7}}, " last=[0,7]"},
+		{vector.Fields{{Key: "last.2", Value: 7}, {Key: "last.1", Value: 3}}, " last=[0,3,7]"},
+		{vector.Fields{{Key: "last.01", Value: 7}}, " last.01=7"},
 		{vector.Fields{{Key: "last.one", Value: 7}, {Key: "last.99999999", Value: 1}}, " last.one=7 last.99999999=1"},
 	} {
 		if got := c.fields.String(); got != c.want {

@@ -73,19 +73,6 @@ struct {
 	__uint(max_entries, 1 << 20);
 } records SEC(".maps");
 
-// Drops for reasons other than a full queue or a law, counted by port and reason.
-struct other_key {
-	__u32 port;
-	__u32 reason; // enum skb_drop_reason of the running kernel
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct other_key);
-	__type(value, __u64);
-} others SEC(".maps");
-
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 
 const volatile __u64 step_ns = 500000;
@@ -267,20 +254,6 @@ static __always_inline int was_marked(struct sk_buff *skb)
 	return came_without_ce(note) && !load(skb, note_l3(note), &word, sizeof(word)) && says_ce(note, bpf_ntohs(word));
 }
 
-static __always_inline void count_other(__u32 port, __u32 reason)
-{
-	struct other_key key = {.port = port, .reason = reason};
-	__u64 *n = bpf_map_lookup_elem(&others, &key);
-	__u64 zero = 0;
-
-	if (!n) {
-		bpf_map_update_elem(&others, &key, &zero, BPF_NOEXIST);
-		n = bpf_map_lookup_elem(&others, &key);
-	}
-	if (n)
-		__sync_fetch_and_add(n, 1);
-}
-
 // Called for every packet that is dropped: each packet of a list separately (kfree_skb_list_reason), and each
 // segment that tbf could not queue.
 SEC("tp_btf/kfree_skb")
@@ -298,10 +271,8 @@ int BPF_PROG(weir_drop, struct sk_buff *skb, void *location, enum skb_drop_reaso
 		return 0;
 	if (!law && !IS_REASON(reason, SKB_DROP_REASON_QDISC_DROP) &&
 	    !IS_REASON(reason, SKB_DROP_REASON_QDISC_OVERLIMIT) &&
-	    !IS_REASON(reason, SKB_DROP_REASON_QDISC_CONGESTED)) {
-		count_other(p->id, reason);
+	    !IS_REASON(reason, SKB_DROP_REASON_QDISC_CONGESTED))
 		return 0;
-	}
 	if (!law && p->sample && was_marked(skb))
 		__sync_fetch_and_add(&p->marks_dropped, wire_packets(skb));
 	d = bpf_ringbuf_reserve(&records, sizeof(*d), 0);
