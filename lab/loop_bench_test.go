@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -84,6 +85,8 @@ type loopKit struct {
 	window          int // of the last ACK
 	bus             *bus.Conn
 	parts           [4][]time.Duration
+	seen            missed // of the incast that goes on
+	missed          []missed
 }
 
 // name returns a server of a rack. There are perRack, so a number may stand for an earlier server.
@@ -130,6 +133,7 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 		senders = (loopRacks - 1) * k.perRack
 	}
 	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{"sicc"}, At: []string{"core", "tor1", "tor2", "tor3", "tor4"}, Params: map[string]any{"sicc": p}}
+	k.record = filepath.Join(b.TempDir(), "sicc") // Enforce begins a controller that records
 	stop, err := k.Enforce(r, Laws{"sicc": Controlled(sicc.Spec())})
 	if err != nil {
 		b.Fatal(err)
@@ -147,15 +151,12 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 	k.streams(ctx, load)
 	look := time.NewTicker(2 * time.Millisecond) // the kernel stamps packets, so this rate has no effect on the figures
 	defer look.Stop()
-	took, missed := []time.Duration(nil), 0
-	k.parts = [4][]time.Duration{}
+	took := []time.Duration(nil)
+	k.parts, k.missed = [4][]time.Duration{}, nil
 	for i := range b.N {
-		d, ok := k.event(look.C, i, senders)
-		if !ok {
-			missed++
-			continue
+		if d, ok := k.event(look.C, i, senders); ok {
+			took = append(took, d)
 		}
-		took = append(took, d)
 	}
 	if len(took) == 0 {
 		b.Fatalf("none of %d signals was answered", b.N)
@@ -164,7 +165,16 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 	for i, name := range []string{"reading", "bus", "law", "enforced"} {
 		testnet.ReportTimes(b, k.parts[i], "part-"+name)
 	}
-	b.ReportMetric(float64(missed), "not-seen")
+	b.ReportMetric(float64(len(k.missed)), "not-seen")
+	if len(k.missed) > 0 {
+		known := k.clock()
+		if err := stop(); err != nil { // the recording is whole
+			b.Error(err)
+		}
+		for why, n := range k.explain(&p, known) {
+			b.ReportMetric(float64(n), "not-seen-"+why)
+		}
+	}
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -245,6 +255,7 @@ func (k *loopKit) event(look <-chan time.Time, i, senders int) (time.Duration, b
 	}()
 	k.firstSYN()
 	k.acks(func(time.Time) {})
+	k.seen = missed{}
 	to := k.servers[loopTo]
 	for _, fd := range fds {
 		if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}); err != nil && err != unix.EINPROGRESS {
@@ -255,8 +266,8 @@ func (k *loopKit) event(look <-chan time.Time, i, senders int) (time.Duration, b
 	data := make([]byte, loopMessage)
 	left := slices.Clone(fds)
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); <-look {
-		if began.IsZero() {
-			began = k.firstSYN()
+		if at := k.firstSYN(); began.IsZero() {
+			began = at
 		}
 		left = slices.DeleteFunc(left, func(fd int) bool {
 			n, err := unix.Write(fd, data)
@@ -275,6 +286,8 @@ func (k *loopKit) event(look <-chan time.Time, i, senders int) (time.Duration, b
 		})
 	}
 	if began.IsZero() || limited.IsZero() {
+		k.seen.began, k.seen.ended = began, time.Now()
+		k.missed = append(k.missed, k.seen)
 		return 0, false
 	}
 	k.split(began, limited)
@@ -305,7 +318,11 @@ func (k *loopKit) sockets(i, senders int) (fds []int) {
 func (k *loopKit) firstSYN() (at time.Time) {
 	for _, tap := range k.signals {
 		tap.Each(k.b, func(s *testnet.Segment) {
-			if s.Flags&testnet.ACK == 0 && !s.Out && (at.IsZero() || s.At.Before(at)) {
+			if s.Flags&testnet.ACK != 0 || s.Out {
+				return
+			}
+			k.seen.syns++
+			if at.IsZero() || s.At.Before(at) {
 				at = s.At
 			}
 		})
@@ -327,6 +344,7 @@ func (k *loopKit) acks(limited func(at time.Time)) {
 				k.shift = scale[0]
 			}
 		case s.From == k.servers[k.peer]:
+			k.seen.ack(int(s.Window) << k.shift)
 			if k.window = int(s.Window) << k.shift; k.window < sizeOfLimited {
 				limited(s.At)
 			}
