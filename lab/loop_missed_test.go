@@ -13,6 +13,7 @@ import (
 	"weir/bus/pki"
 	"weir/controller"
 	recording "weir/controller/record"
+	"weir/datapath/testnet"
 	"weir/law"
 	"weir/law/inventory"
 	"weir/law/sicc"
@@ -23,56 +24,71 @@ import (
 type missed struct {
 	began, ended time.Time // the first SYN at the core (zero: none was seen), and when the benchmark stopped to look
 	syns         int       // at the core
-	acks, least  int       // of the watched VM, and their smallest window in bytes
+	fins         []time.Time
+	acks         []seenACK   // that came to the watched VM
+	sent         []time.Time // its data
 }
 
-// ack counts an ACK with this window.
-func (m *missed) ack(window int) {
-	if m.acks == 0 || window < m.least {
-		m.least = window
+// seenACK is an ACK with its window in bytes.
+type seenACK struct {
+	at     time.Time
+	window int
+}
+
+// end notes the first FIN of a flow at the core.
+func (m *missed) end(s *testnet.Segment, open map[netip.AddrPort]bool) {
+	if open[s.From] {
+		delete(open, s.From)
+		m.fins = append(m.fins, s.At)
 	}
-	m.acks++
 }
 
-// Reasons of missed incasts. All but the last two follow from the law's rule and from what it was told.
+// Reasons of missed incasts. The first three follow from Algorithm 1: the reports did not predict an incast.
 const (
-	becauseFINs   = "hidden-by-FINs" // with the SYNs of a reading alone it would have been an incast (SI-9)
+	becauseOver   = "over-when-read" // the flows had ended when the agent read the counters: SYNs minus FINs
+	becauseFINs   = "hidden-by-FINs" // of flows before the incast (SI-9)
 	becauseSpread = "SYNs-spread"    // no reading had enough of them
-	becauseOn     = "already-on"     // an incast of before was not over at the port
-	becausePair   = "pair-unknown"   // the port did not know the watched pair
-	becauseWire   = "not-carried-out"
+	becauseUnlike = "not-granted"    // the prediction was above the buffer, and the watched pair was not limited
+	becauseSilent = "no-ACK-to-limit"
+	becauseLate   = "ACKs-not-limited" // some came while the pair was limited
 	becauseUnseen = "no-SYN"
 )
 
-// reading is what the law was told of the port to the incasts, and what it did.
+// reading is what one reading reported of the port to the incasts, and what the law did.
 type reading struct {
 	at          time.Time
-	counts      telemetry.Counts
+	reports     int              // of arrivals
+	counts      telemetry.Counts // in all of them
 	queue, peak uint64
 	syns, net   float64 // bytes predicted if FINs do not count, and as the law predicts
-	limits      int     // grants that limit a pair
+	limits      int     // grants that limit a pair, by any port
 	watched     int     // of them, of the watched pair
 	released    bool    // the watched pair
 }
 
-// readings replays a recording of a controller, for the core's port to the last rack.
+// readings are those of the core's port to the last rack, from a recording of the controller.
 type readings struct {
 	p       *sicc.Params
-	peer    netip.Addr
-	from    netip.Addr
 	core    law.Switch
 	port    uint32
 	buffer  float64
 	watched law.VM
+	peer    netip.Addr
 	mean    float64
 	now     reading
 	list    []reading
 }
 
-// explain returns how many incasts were missed for each reason, and logs what the law knew of each.
+// explain returns how many incasts were missed for each reason, and logs what the law knew of each. known is when the events of some
+// serial numbers began.
 func (k *loopKit) explain(p *sicc.Params, known map[uint64]int64) map[string]int {
 	k.b.Helper()
-	r := &readings{p: p, peer: k.servers[k.peer].Addr(), from: k.Addr(k.watchedVM, 0)}
+	core := k.plan.byName["core"]
+	towards := func(p *port) bool { return p.peer.name == fmt.Sprint("tor", loopRacks) }
+	r := &readings{
+		p: p, core: law.Switch(core.subnet), port: uint32(ofPort(slices.IndexFunc(core.ports, towards))),
+		watched: vmOf(k.plan.byName[k.watchedVM]), peer: k.servers[k.peer].Addr(),
+	}
 	if err := r.read(k.record, known); err != nil {
 		k.b.Fatal(err)
 	}
@@ -81,14 +97,13 @@ func (k *loopKit) explain(p *sicc.Params, known map[uint64]int64) map[string]int
 		m := &k.missed[i]
 		reason, facts := r.why(m)
 		why[reason]++
-		k.b.Logf("missed %v: %s: %d SYNs at the core, %d ACKs of the watched VM with a window of %d B or more\n%s",
-			m.began.Format("15:04:05.000"), reason, m.syns, m.acks, m.least, facts)
+		k.b.Logf("missed %v: %s: %d SYNs and %d FINs at the core\n%s", m.began.Format("15:04:05.000"), reason, m.syns, len(m.fins), facts)
 	}
 	return why
 }
 
-// clock returns when the events of some serial numbers began, for the time between both clocks.
-func (k *loopKit) clock() map[uint64]int64 {
+// begins returns when the events of the last decisions began, by serial number.
+func (k *loopKit) begins() map[uint64]int64 {
 	k.b.Helper()
 	var list []controller.Decision
 	who := pki.Identity{Role: pki.Controller, Name: "lab"}
@@ -102,6 +117,7 @@ func (k *loopKit) clock() map[uint64]int64 {
 	return at
 }
 
+// read reads a recording. The two clocks differ by the same time for all events.
 func (r *readings) read(path string, known map[uint64]int64) error {
 	rec, err := recording.Open(path)
 	if err != nil {
@@ -127,7 +143,7 @@ func (r *readings) read(path string, known map[uint64]int64) error {
 		}
 	}
 	if offset == 0 || len(rec.Problems()) > 0 {
-		return fmt.Errorf("a recording that does not fit: %v", rec.Problems())
+		return fmt.Errorf("the recording does not fit: %v", rec.Problems())
 	}
 	for i := range r.list {
 		r.list[i].at = time.Unix(0, nows[i]+offset)
@@ -147,21 +163,13 @@ func (r *readings) event(e *recording.Entry) bool {
 	switch e := e.Event.Value.(type) {
 	case *inventory.Switch:
 		for _, p := range e.Ports {
-			if p.Name == fmt.Sprintf("core->tor%d", loopRacks) {
-				r.core, r.port, r.buffer = e.At, p.N, float64(p.BufferBytes)
-			}
-		}
-	case *inventory.Host:
-		for _, vm := range e.VMs {
-			if slices.ContainsFunc(vm.Addresses, func(a netip.Prefix) bool { return a.Contains(r.from) }) {
-				r.watched = vm.Number
+			if e.At == r.core && p.N == r.port {
+				r.buffer = float64(p.BufferBytes)
 			}
 		}
 	case *telemetry.Arrivals:
-		for i := range e.Ports {
-			if e.At == r.core && e.Ports[i].N == r.port {
-				r.now.counts = e.Ports[i].Counts
-			}
+		if e.At == r.core {
+			r.arrivals(e)
 		}
 	case *telemetry.Telemetry:
 		if e.At != r.core {
@@ -176,6 +184,16 @@ func (r *readings) event(e *recording.Entry) bool {
 		return true
 	}
 	return false
+}
+
+func (r *readings) arrivals(e *telemetry.Arrivals) {
+	r.now.reports++
+	for i := range e.Ports {
+		if c := &e.Ports[i].Counts; e.Ports[i].N == r.port {
+			r.now.counts.SYN += c.SYN + c.SYNACK
+			r.now.counts.FIN += c.FIN
+		}
+	}
 }
 
 // grant notes an action of any event since the reading before.
@@ -196,10 +214,9 @@ func (r *readings) grant(g *law.Grant) {
 func (r *readings) predict() {
 	const segment = 1460
 	r.mean += r.p.QueueWeight * (float64(r.now.queue) - r.mean)
-	began := float64(r.now.counts.SYN + r.now.counts.SYNACK)
 	window := float64(r.p.InitialWindow) * segment
-	r.now.syns = began*window + r.mean
-	r.now.net = (began-float64(r.now.counts.FIN))*window + r.mean
+	r.now.syns = float64(r.now.counts.SYN)*window + r.mean
+	r.now.net = r.now.syns - float64(r.now.counts.FIN)*window
 }
 
 // why returns why an incast was missed, and the readings around it.
@@ -209,33 +226,76 @@ func (r *readings) why(m *missed) (reason, facts string) {
 	}
 	var text strings.Builder
 	reason = becauseSpread
-	on := false
 	for i := range r.list {
 		d := &r.list[i]
 		after := d.at.Sub(m.began)
-		if after < -100*time.Millisecond || d.at.After(m.ended) {
+		if after < -50*time.Millisecond || d.at.After(m.ended) {
 			continue
 		}
-		if d.counts != (telemetry.Counts{}) || d.limits > 0 || d.released {
-			fmt.Fprintf(&text, "   %8.1f ms: %2d SYN, %2d FIN, queue %6d, peak %6d, predicted %7.0f (without FINs %7.0f) of %.0f B; %d limits, of the pair %d, released %v\n",
-				after.Seconds()*1e3, d.counts.SYN, d.counts.FIN, d.queue, d.peak, d.net, d.syns, r.buffer, d.limits, d.watched, d.released)
+		if d.counts.SYN+d.counts.FIN > 0 || d.watched > 0 || d.released || after > 0 && after < 60*time.Millisecond {
+			fmt.Fprintf(&text, "   %7.1f ms: %2d SYN, %2d FIN in %d reports, queue %6d, peak %6d, predicted %7.0f of %.0f B; %d limits, of the pair %d, released %v\n",
+				inMs(after), d.counts.SYN, d.counts.FIN, d.reports, d.queue, d.peak, d.net, r.buffer, d.limits, d.watched, d.released)
 		}
-		if after < 0 {
-			on = d.limits > 0 || on && !d.released
-			continue
-		}
-		began := d.counts.SYN > d.counts.FIN && d.net >= r.p.OnFraction*r.buffer
+		most := r.p.OnFraction * r.buffer
 		switch {
+		case after < 0 || reason != becauseSpread:
 		case d.watched > 0:
-			reason = becauseWire
-		case reason == becauseWire:
-		case began && on:
-			reason = becauseOn
-		case began:
-			reason = becausePair
-		case reason == becauseSpread && d.syns >= r.p.OnFraction*r.buffer && d.counts.SYN > 0:
+			reason = r.limited(&text, m, i)
+		case d.counts.SYN > d.counts.FIN && d.net >= most:
+			reason = becauseUnlike
+		case d.counts.SYN > 0 && d.syns >= most && int(d.counts.FIN) > m.finsUntil(d.at):
 			reason = becauseFINs
+		case d.counts.SYN > 0 && d.syns >= most:
+			reason = becauseOver
 		}
 	}
 	return reason, text.String()
 }
+
+// limited returns why no ACK was limited, although reading i limited the watched pair.
+func (r *readings) limited(text *strings.Builder, m *missed, i int) string {
+	from, until := r.list[i].at, m.ended
+	for _, d := range r.list[i+1:] {
+		if d.released && d.at.Before(until) {
+			until = d.at
+		}
+	}
+	sent, gap := 0, 0
+	n, before, next := 0, time.Time{}, time.Time{}
+	for _, a := range m.acks {
+		switch {
+		case a.at.Before(from):
+			before = a.at
+		case a.at.Before(until):
+			n++
+		case next.IsZero():
+			next = a.at
+		}
+	}
+	for _, at := range m.sent {
+		if at.After(from) && at.Before(until) {
+			sent++
+		}
+		if at.After(before) && at.Before(next) {
+			gap++
+		}
+	}
+	fmt.Fprintf(text, "   limited for %.1f ms: %d ACKs came, %d segments left; the last ACK before %.1f ms earlier, and the next one %.1f ms after the end, %d segments left in between\n",
+		inMs(until.Sub(from)), n, sent, inMs(from.Sub(before)), inMs(next.Sub(until)), gap)
+	if n == 0 {
+		return becauseSilent
+	}
+	return becauseLate
+}
+
+// finsUntil returns how many flows of the incast had ended.
+func (m *missed) finsUntil(t time.Time) (n int) {
+	for _, at := range m.fins {
+		if at.Before(t) {
+			n++
+		}
+	}
+	return n
+}
+
+func inMs(d time.Duration) float64 { return d.Seconds() * 1e3 }
