@@ -44,6 +44,8 @@ const (
 //
 // The controller keeps its decisions for `weir trace`, and they give the parts of the time. reading is until the core's agent reads its
 // counters, up to T. bus is until the report is at the controller, law until the decision, and enforced until the ACK.
+//
+// not-seen counts the events after which no ACK was limited, and not-seen-REASON gives why. Their facts are logged (-v).
 func BenchmarkLoop(b *testing.B) {
 	for _, perRack := range []int{7, 1} {
 		b.Run(fmt.Sprint("hosts=", loopRacks*perRack), func(b *testing.B) {
