@@ -152,6 +152,8 @@ bench-loop: deps-test ## from a signal at a switch to an ACK that is limited bec
 	@scripts/need-root
 	@echo "how to read it: to-ACK: from the SYN that is the signal, or the first of an incast of 21 VMs, to the first limited ACK; part-reading: of it, until"
 	@echo "the switch's agent reads its counters (T is 5 ms); part-bus: until the report is at the controller; part-law: until the law has decided; part-enforced: until the ACK"
+	@echo "not-seen: events without a limited ACK, and for what reason. SYNs-spread: no reading had enough SYNs; over-when-read, hidden-by-FINs: a late reading had their FINs, or"
+	@echo "those of flows before, which the law subtracts; no-ACK-to-limit: none came while the limit lasted. The other reasons are faults of the loop"
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkLoop/$(or $(LOOP),.)' -benchtime 1000x ./lab
 
 bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'

@@ -19,6 +19,7 @@ type graphBuilder struct {
 	experiment.Graph
 	hypervisors bool
 	kind        string // of the switches
+	ackAtOnce   bool   // guests do not delay ACKs
 }
 
 func (g *graphBuilder) sw(name string) {
@@ -42,7 +43,9 @@ func (g *graphBuilder) host(name, sw string, rate law.Rate) {
 
 func (g *graphBuilder) config(profiles ...experiment.Guests) *experiment.Config {
 	if len(profiles) == 0 {
-		profiles = []experiment.Guests{cubic()}
+		guests := cubic()
+		guests.DelayedACK = ptr(!g.ackAtOnce)
+		profiles = []experiment.Guests{guests}
 	}
 	return &experiment.Config{Graph: &g.Graph, Switch: cmp.Or(g.kind, "bridge"), Profiles: profiles}
 }

@@ -2,11 +2,8 @@ package park_test
 
 import (
 	"encoding/binary"
-	"runtime"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"weir/datapath/internal/parktest"
 	"weir/datapath/park"
@@ -19,10 +16,6 @@ func TestPark_OrderIsKept(t *testing.T) {
 	const flows, packets = 4, 10_000
 	y := newYard(t, testnet.PathOptions{NoIPv6: true}, park.Options{LimitPackets: flows * packets, LimitBytes: 64 << 20}, 200e6)
 	y.rule(t, parktest.ParkRule{Enabled: 1, All: 1, Cost: 100})
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		t.Fatal(err)
-	}
 	rx := testnet.NewRaw(t, y.Rx)
 	var senders sync.WaitGroup
 	for flow := range flows {
@@ -30,10 +23,10 @@ func TestPark_OrderIsKept(t *testing.T) {
 		senders.Add(1)
 		go func() {
 			defer senders.Done()
-			// A sender that changed its processor could itself exchange packets. The thread ends with the goroutine.
-			runtime.LockOSThread()
-			if err := unix.SchedSetaffinity(0, oneOf(&allowed, flow)); err != nil {
+			// A sender that changed its processor could itself exchange packets.
+			if err := testnet.PinTo(flow); err != nil {
 				t.Error(err)
+				return
 			}
 			for n := range uint32(packets) {
 				frame := frameOf(false, nil, n, 40, 0)
@@ -58,21 +51,5 @@ func TestPark_OrderIsKept(t *testing.T) {
 	s := stats(t, y.park)
 	if s.Parked != flows*packets || s.Returned != flows*packets || s.BacklogBytes != 0 || !s.FlowPerCPU {
 		t.Errorf("%+v", s)
-	}
-}
-
-// oneOf returns a set with one of the processors in set: number n, counted round and round.
-func oneOf(set *unix.CPUSet, n int) *unix.CPUSet {
-	var one unix.CPUSet
-	n %= set.Count()
-	for cpu := 0; ; cpu++ {
-		if !set.IsSet(cpu) {
-			continue
-		}
-		if n == 0 {
-			one.Set(cpu)
-			return &one
-		}
-		n--
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
+	"weir/internal/nic"
 )
 
 // Ports is the number of ids that ports can have: 0 .. Ports-1.
@@ -183,7 +184,7 @@ func (p *Park) start() error {
 	if err := p.configure(); err != nil {
 		return err
 	}
-	p.perFlow = p.spreadFlows() == nil
+	p.perFlow = nic.SteerFlows(p.out.Attrs().Name) == nil // else two packets of a flow that leave HTB on two processors can be exchanged
 	return p.admit()
 }
 

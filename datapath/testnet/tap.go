@@ -58,8 +58,8 @@ func NewTap(tb testing.TB, p attach.PortRef) *Tap {
 	return newTap(tb, p, []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes}})
 }
 
-// NewSYNTap is NewTap for SYNs of IPv4 alone: at a busy device a tap of all segments takes as much time as the traffic.
-func NewSYNTap(tb testing.TB, p attach.PortRef) *Tap {
+// NewEndsTap is NewTap for SYNs and FINs of IPv4 alone: at a busy device a tap of all segments takes as much time as the traffic.
+func NewEndsTap(tb testing.TB, p attach.PortRef) *Tap {
 	tb.Helper()
 	return newTap(tb, p, []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12},
@@ -68,7 +68,7 @@ func NewSYNTap(tb testing.TB, p attach.PortRef) *Tap {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 4, K: unix.IPPROTO_TCP},
 		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 14}, // the length of the IP header
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: 14 + 13},
-		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: SYN},
+		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: SYN | FIN},
 		{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes},
 		{Code: unix.BPF_RET | unix.BPF_K},
 	})

@@ -1,4 +1,4 @@
-package park
+package nic
 
 import (
 	"errors"
@@ -10,13 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A packet that leaves HTB enters the far end through a queue of the processor that HTB runs on at that moment. HTB can run
-// on two processors within microseconds, and two packets of a flow could then be exchanged. With RPS the kernel chooses the
-// processor by the flow. RPS is set in sysfs, which shows the devices of the namespace that it was mounted in. So it is
-// mounted again, where no other process sees it.
-
-// spreadFlows switches RPS on at the far end.
-func (p *Park) spreadFlows() error {
+// SteerFlows switches receive packet steering (RPS) on at devices of the caller's network namespace, for all processors. A frame that a
+// veth sends waits at its far end in a queue of the processor that sent it. Two frames that leave a qdisc can be sent by two processors
+// within microseconds, and so be exchanged. With RPS the kernel chooses the processor by the flow, so a flow's frames stay in order. The
+// error is fs.ErrNotExist if the kernel has no RPS (CONFIG_RPS).
+func SteerFlows(devices ...string) error {
 	sysfs, err := openSysfs()
 	if err != nil {
 		return err
@@ -26,14 +24,33 @@ func (p *Park) spreadFlows() error {
 	if err != nil {
 		return err
 	}
-	mask, err := cpuMask(strings.TrimSpace(online))
+	mask, err := cpuMask(online)
 	if err != nil {
 		return err
 	}
-	return writeAt(sysfs, "class/net/"+p.out.Attrs().Name+"/queues/rx-0/rps_cpus", mask)
+	for _, device := range devices {
+		if err := writeAt(sysfs, steering(device), mask); err != nil {
+			return fmt.Errorf("steer flows of %s: %w", device, err)
+		}
+	}
+	return nil
 }
 
-// openSysfs mounts the sysfs of the caller's network namespace without a place in the file system.
+// Steered returns the mask of the processors that RPS of a device chooses from, in hexadecimal; "0": RPS is off.
+func Steered(device string) (string, error) {
+	sysfs, err := openSysfs()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Close(sysfs) }()
+	return readAt(sysfs, steering(device))
+}
+
+// steering returns the file of RPS of a device with one receive queue.
+func steering(device string) string { return "class/net/" + device + "/queues/rx-0/rps_cpus" }
+
+// openSysfs mounts the sysfs of the caller's network namespace without a place in the file system: sysfs shows the devices of the namespace
+// that it was mounted in.
 func openSysfs() (int, error) {
 	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -61,7 +78,7 @@ func readAt(dir int, path string) (string, error) {
 	if err != nil {
 		return "", &os.PathError{Op: "read", Path: path, Err: err}
 	}
-	return string(b[:n]), nil
+	return strings.TrimSpace(string(b[:n])), nil
 }
 
 func writeAt(dir int, path, text string) error {
