@@ -12,8 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/agent/agentd"
 	"google.golang.org/protobuf/proto"
+	"weir/agent/agentd"
 
 	"weir/bus/weirv1"
 	"weir/datapath/host"
