@@ -44,8 +44,8 @@ const (
 //	load=idle  one flow at 40 Mbit/s, whose ACKs are watched: no queue. load=full: three flows fill a link of 100 Mbit/s
 //
 // The controller keeps its decisions for `weir trace`, and they give the parts of the time. reading is until the core's agent reads its
-// counters, up to T. bus is until the report is at the controller, law until the decision, command until the watched VM's agent has the command,
-// agent until the kernel has the grant, and ACK until the VM gets one that is limited.
+// counters, up to T. bus is until the report is at the controller, and law until the decision. command is until the watched VM's agent has
+// the command, agent until the kernel has the grant, and ACK until the VM gets one that is limited.
 func BenchmarkLoop(b *testing.B) {
 	for _, perRack := range []int{7, 1} {
 		b.Run(fmt.Sprint("hosts=", loopRacks*perRack), func(b *testing.B) {
@@ -101,7 +101,7 @@ func (k *loopKit) name(rack, server int) string {
 }
 
 // smallBursts has the watched VM send two segments at a time. Otherwise Linux sends up to 64 KB at once where the round trip is short
-// (tcp_tso_rtt_log): at 40 Mbit/s no ACK would come for 8 of 13 ms, and a grant would wait for the next one.
+// (tcp_tso_rtt_log). At 40 Mbit/s no ACK would then come for 8 of 13 ms, and a grant would wait for the next one.
 func (k *loopKit) smallBursts() {
 	k.b.Helper()
 	err := k.withNetlink(k.watchedVM, func(h *netlink.Handle) error {
