@@ -151,7 +151,8 @@ bench-bus: deps-test ## simulated switches of 48 ports against one and two contr
 bench-loop: deps-test ## from a signal at a switch to an ACK that is limited because of it: 28 and 4 hypervisors with agents, 1000 times each, minutes; LOOP='hosts=28/of=signal/load=idle' is one of six
 	@scripts/need-root
 	@echo "how to read it: to-ACK: from the SYN that is the signal, or the first of an incast of 21 VMs, to the first limited ACK; part-reading: of it, until"
-	@echo "the switch's agent reads its counters (T is 5 ms); part-bus: until the report is at the controller; part-law: until the law has decided; part-enforced: until the ACK"
+	@echo "the switch's agent reads its counters (T is 5 ms); part-bus: until the report is at the controller; part-law: until the law has decided; part-command: until the"
+	@echo "VM's agent has the command; part-agent: until the kernel has the grant; part-ACK: until the ACK; split: how many signals have these parts; gap-of-ACKs: between two ACKs at the VM"
 	@echo "not-seen: events without a limited ACK, and for what reason. SYNs-spread: no reading had enough SYNs; over-when-read, hidden-by-FINs: a late reading had their FINs, or"
 	@echo "those of flows before, which the law subtracts; no-ACK-to-limit: none came while the limit lasted. The other reasons are faults of the loop"
 	$(GO) test -timeout 30m -run '^$$' -bench 'BenchmarkLoop/$(or $(LOOP),.)' -benchtime 1000x ./lab
@@ -173,8 +174,8 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results, of recordings and of deadlines, of sFlow, 12 x 2 minutes; FUZZTIME=10s each
-	@for f in Telemetry Events Command Heartbeat; do \
+fuzz-bus: ## the decoders of the bus's messages, of frames, of stored policies, of workers' results, of recordings and of deadlines, of sFlow, 13 x 2 minutes; FUZZTIME=10s each
+	@for f in Telemetry TelemetryDecoder Events Command Heartbeat; do \
 		$(GO) test -run '^$$' -fuzz "^Fuzz$$f$$" -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/weirv1 || exit 1; done
 	$(GO) test -run '^$$' -fuzz '^FuzzFrame$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./bus/inband
 	$(GO) test -run '^$$' -fuzz '^FuzzTake$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./controller/sflow

@@ -78,7 +78,7 @@ func TestBus_ReportToCommand(t *testing.T) {
 
 // The newest report replaces those that wait, and agents do not displace each other.
 func TestInbox_NewestWins(t *testing.T) {
-	b := newInbox(slog.New(slog.DiscardHandler))
+	b := newInbox(slog.New(slog.DiscardHandler), nil)
 	for i := range uint64(1000) {
 		for _, name := range []string{"sw1", "sw2"} {
 			m := telemetryOf(i)
@@ -107,7 +107,7 @@ func TestInbox_NewestWins(t *testing.T) {
 // An agent's share is a number of messages and of bytes. A controller drops the excess, and other agents have their own limit.
 func TestInbox_LimitsAgents(t *testing.T) {
 	for _, row := range []struct{ size, most int }{{0, MaxMessages}, {maxMessage, MaxBytes / maxMessage}} {
-		b := newInbox(slog.New(slog.DiscardHandler))
+		b := newInbox(slog.New(slog.DiscardHandler), nil)
 		begin, accepted := time.Now(), 0
 		for range 2 * row.most {
 			if b.accept(&nats.Msg{Subject: eventsPrefix + "sw1", Data: make([]byte, row.size)}, eventsPrefix) != nil {

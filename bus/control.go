@@ -25,8 +25,9 @@ const (
 // not read yet. Events wait in a queue. An agent that sends more than its share
 // loses its own messages. Only if messages come faster than this process reads them, others' are lost, too: the next report replaces them.
 type Inbox struct {
-	log    *slog.Logger
-	counts counts.Counts // of dropped messages
+	log     *slog.Logger
+	counts  counts.Counts // of dropped messages
+	decoder weirv1.TelemetryDecoder
 
 	mu     sync.Mutex
 	agents map[string]*sender
@@ -45,14 +46,18 @@ type sender struct {
 	queued bool
 }
 
-func newInbox(log *slog.Logger) *Inbox {
-	return &Inbox{log: log, agents: map[string]*sender{}, wake: make(chan struct{}, 1)}
+func newInbox(log *slog.Logger, wake chan struct{}) *Inbox {
+	if wake == nil {
+		wake = make(chan struct{}, 1)
+	}
+	return &Inbox{log: log, agents: map[string]*sender{}, wake: wake}
 }
 
 // Telemetry returns a channel that gets a value when Next has something.
 func (b *Inbox) Telemetry() <-chan struct{} { return b.wake }
 
 // Next returns the newest report of an agent that has one, agents in the order in which reports arrived; ok is false if there is none.
+// The report is valid until the next call, but its origin may be kept. Only one goroutine may call it.
 func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
 	for {
 		b.mu.Lock()
@@ -65,7 +70,7 @@ func (b *Inbox) Next() (agent string, t *weirv1.Telemetry, ok bool) {
 		data := s.newest
 		s.newest, s.queued, b.came = nil, false, s.came
 		b.mu.Unlock()
-		t, err := weirv1.DecodeTelemetry(data)
+		t, err := b.decoder.Decode(data)
 		if err == nil {
 			return s.name, t, true
 		}
@@ -145,6 +150,8 @@ type ControlConfig struct {
 	Client ClientConfig
 	// Events gets the events of an agent, one message after the other. It must return soon.
 	Events func(agent string, e *weirv1.Events)
+	// Wake gets a value when Inbox.Next has something. It has a buffer of one. nil: Inbox.Telemetry alone.
+	Wake chan struct{}
 	// Heartbeat gets other controllers' heartbeats.
 	Heartbeat func(h *weirv1.Heartbeat)
 }
@@ -156,7 +163,7 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 		return nil, err
 	}
 	c := &Control{conn: conn}
-	c.inbox = newInbox(conn.log)
+	c.inbox = newInbox(conn.log, cfg.Wake)
 	events := func(m *nats.Msg) {
 		s := c.inbox.accept(m, eventsPrefix)
 		if s == nil {

@@ -14,8 +14,9 @@ func TestControl_EventsBeforeTheReportThatFollows(t *testing.T) {
 	k := newKit(t)
 	url := k.server(nil).URL()
 	var events atomic.Uint64
+	wake := make(chan struct{}, 1)
 	c, err := NewControl(ControlConfig{
-		Client: k.client(k.enrol("controller/c1"), url), Events: func(string, *weirv1.Events) { events.Add(1) }, Heartbeat: func(*weirv1.Heartbeat) {},
+		Client: k.client(k.enrol("controller/c1"), url), Events: func(string, *weirv1.Events) { events.Add(1) }, Heartbeat: func(*weirv1.Heartbeat) {}, Wake: wake,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestControl_EventsBeforeTheReportThatFollows(t *testing.T) {
 		if err := a.SendTelemetry(telemetryOf(n + 1)); err != nil {
 			t.Fatal(err)
 		}
-		<-c.Inbox().Telemetry()
+		<-wake
 		if _, m, ok := c.Inbox().Next(); !ok || m.GetPorts()[0].GetBacklogBytes() != n+1 || events.Load() != n+1 {
 			t.Fatalf("report %d (%t, %v) came after %d events", n+1, ok, m, events.Load())
 		}

@@ -31,6 +31,8 @@ type RunnerConfig struct {
 	Changed func(bucket int, term uint64, holds bool)
 	// Events gets the events of all agents, also of other controllers' buckets.
 	Events func(agent string, e *weirv1.Events)
+	// Wake gets a value when Inbox.Next has something. It has a buffer of one. nil: Inbox.Telemetry alone.
+	Wake   chan struct{}
 	Frames Frames // nil: all commands are on the bus
 }
 
@@ -80,7 +82,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
 		commands: NewCommands(lease.Holder{}, cfg.Buckets), agents: make([]map[string]bool, cfg.Buckets), stored: seen.Term,
 	}
-	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Heartbeat: r.heartbeat})
+	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Wake: cfg.Wake, Heartbeat: r.heartbeat})
 	if err != nil {
 		cancel()
 		return nil, err

@@ -218,7 +218,7 @@ func (a *modelAgent) read() {
 	m.Origin = a.next(0)
 	b, err := weirv1.Encode(m)
 	if err == nil {
-		m, err = weirv1.DecodeTelemetry(b)
+		m, err = new(weirv1.TelemetryDecoder).Decode(b)
 	}
 	if err != nil {
 		h.fail("%s: %v", a.name, err)

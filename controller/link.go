@@ -137,7 +137,7 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 	}
 	cfg := bus.RunnerConfig{
 		Client: bus.ClientConfig{URLs: urls, Server: l.server, Files: keys, Log: log}, Buckets: b.Buckets, Term: bus.TermFile{Path: generation + ".term"},
-		Alone: b.Listen != "", Replicas: b.Replicas, Changed: func(int, uint64, bool) {}, Events: a.arrived,
+		Alone: b.Listen != "", Replicas: b.Replicas, Changed: func(int, uint64, bool) {}, Events: a.arrived, Wake: a.core.turns.wake,
 	}
 	if inband.Named(b.Messages) {
 		if l.frames, err = framesOf(b, log); err != nil {
@@ -160,16 +160,6 @@ func connect(b *Bus, generation string, a *agents, log *slog.Logger) (*busLink, 
 	if a.policies != nil {
 		l.done.Go(func() { a.policies.run(ctx, l.nodes) })
 	}
-	l.done.Go(func() { // telemetry wakes the laws
-		for {
-			select {
-			case <-l.runner.Control().Inbox().Telemetry():
-				a.core.turns.nudge()
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
 	return l, nil
 }
 

@@ -79,6 +79,7 @@ func childAgent(file string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	c.Options = agentd.Options{Unpinned: true, Specs: law.Specs{gcc.Spec(), hygenicc.Spec()}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	c.OneProcessor()
 	return agentd.Run(ctx, c)
 }
 

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/agent/agentd"
 	"weir/bus"
 	"weir/bus/pki"
 	"weir/controller"
@@ -43,7 +45,8 @@ const (
 //	load=idle  one flow at 40 Mbit/s, whose ACKs are watched: no queue. load=full: three flows fill a link of 100 Mbit/s
 //
 // The controller keeps its decisions for `weir trace`, and they give the parts of the time. reading is until the core's agent reads its
-// counters, up to T. bus is until the report is at the controller, law until the decision, and enforced until the ACK.
+// counters, up to T. bus is until the report is at the controller, and law until the decision. command is until the watched VM's agent has
+// the command, agent until the kernel has the grant, and ACK until the VM gets one that is limited.
 //
 // not-seen counts the events after which no ACK was limited, and not-seen-REASON gives why. Their facts are logged (-v).
 func BenchmarkLoop(b *testing.B) {
@@ -58,6 +61,7 @@ func BenchmarkLoop(b *testing.B) {
 			l := upWithAgents(b, "loop", g, testAgent(b))
 			k := &loopKit{Lab: l, b: b, open: map[netip.AddrPort]bool{}, random: rand.New(rand.NewPCG(1, 2)), perRack: perRack}
 			k.watchedVM, k.peer = k.name(2, 4), k.name(4, 4) // in the middle of the hosts
+			k.smallBursts()
 			k.watched = testnet.NewTap(b, portOf(b, l, k.watchedVM+"->"+k.watchedVM+hypervisorSuffix))
 			for rack := range loopRacks - 1 {
 				k.signals = append(k.signals, testnet.NewEndsTap(b, portOf(b, l, fmt.Sprintf("core->tor%d", rack+1))))
@@ -88,15 +92,36 @@ type loopKit struct {
 	shift           uint8
 	window          int // of the last ACK
 	bus             *bus.Conn
-	parts           [4][]time.Duration
+	lastACK         time.Time // the watched VM's
+	gaps            []time.Duration
+	parts           [len(loopParts)][]time.Duration
 	open            map[netip.AddrPort]bool // flows whose SYN came to the core, and their FIN did not
 	seen            missed                  // of the incast that goes on
 	missed          []missed
 }
 
+// loopParts are the parts of the time between a signal and its limited ACK.
+var loopParts = [...]string{"reading", "bus", "law", "command", "agent", "ACK"}
+
 // name returns a server of a rack. There are perRack, so a number may stand for an earlier server.
 func (k *loopKit) name(rack, server int) string {
 	return fmt.Sprintf("rack%d.server%d", rack, 1+(server-1)%k.perRack)
+}
+
+// smallBursts has the watched VM send two segments at a time. Otherwise Linux sends up to 64 KB at once where the round trip is short
+// (tcp_tso_rtt_log). At 40 Mbit/s no ACK would then come for 8 of 13 ms, and a grant would wait for the next one.
+func (k *loopKit) smallBursts() {
+	k.b.Helper()
+	err := k.withNetlink(k.watchedVM, func(h *netlink.Handle) error {
+		l, err := h.LinkByName(portOf(k.b, k.Lab, k.watchedVM+"->"+k.watchedVM+hypervisorSuffix).Name)
+		if err != nil {
+			return err
+		}
+		return h.LinkSetGSOMaxSegs(l, 2)
+	})
+	if err != nil {
+		k.b.Fatal(err)
+	}
 }
 
 // listen has all servers of the last rack read what comes.
@@ -157,7 +182,7 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 	look := time.NewTicker(2 * time.Millisecond) // the kernel stamps packets, so this rate has no effect on the figures
 	defer look.Stop()
 	took := []time.Duration(nil)
-	k.parts, k.missed = [4][]time.Duration{}, nil
+	k.parts, k.missed = [len(loopParts)][]time.Duration{}, nil
 	for i := range b.N {
 		if d, ok := k.event(look.C, i, senders); ok {
 			took = append(took, d)
@@ -167,9 +192,11 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 		b.Fatalf("none of %d signals was answered", b.N)
 	}
 	testnet.ReportTimes(b, took, "to-ACK")
-	for i, name := range []string{"reading", "bus", "law", "enforced"} {
+	testnet.ReportTimes(b, k.gaps, "gap-of-ACKs")
+	for i, name := range loopParts {
 		testnet.ReportTimes(b, k.parts[i], "part-"+name)
 	}
+	b.ReportMetric(float64(len(k.parts[0])), "split")
 	b.ReportMetric(float64(len(k.missed)), "not-seen")
 	if len(k.missed) > 0 {
 		known := k.begins()
@@ -361,6 +388,10 @@ func (k *loopKit) acks(limited func(at time.Time)) {
 			}
 		case s.From == k.servers[k.peer]:
 			k.seen.acks = append(k.seen.acks, seenACK{s.At, int(s.Window) << k.shift})
+			if !k.lastACK.IsZero() {
+				k.gaps = append(k.gaps, s.At.Sub(k.lastACK))
+			}
+			k.lastACK = s.At
 			if k.window = int(s.Window) << k.shift; k.window < sizeOfLimited {
 				limited(s.At)
 			}
@@ -368,7 +399,8 @@ func (k *loopKit) acks(limited func(at time.Time)) {
 	})
 }
 
-// split adds the parts of the time between a signal and its limited ACK, as BenchmarkLoop names them.
+// split adds the parts of the time between a signal and its limited ACK, as BenchmarkLoop names them. If another decision limited the
+// ACK than the core's, there are none.
 func (k *loopKit) split(began, limited time.Time) {
 	k.b.Helper()
 	var list []controller.Decision
@@ -384,8 +416,20 @@ func (k *loopKit) split(began, limited time.Time) {
 		if at.Before(began) || at.After(limited) || d.Reporter != core || len(d.First) == 0 || d.First[0].Lease == 0 {
 			continue
 		}
+		var obeyed []agentd.Obeyed
+		host := pki.Identity{Role: pki.Agent, Name: agentName(k.plan.byName[k.watchedVM+hypervisorSuffix])}
+		if err := k.bus.Ask(k.b.Context(), host, &bus.Question{What: bus.AskTrace, Of: []uint64{d.Serial}, Last: 1}, &obeyed); err != nil {
+			k.b.Fatal(err)
+		}
+		if len(obeyed) == 0 {
+			return
+		}
 		came, read := at.Add(d.CameNs-d.BeganNs), boot.Add(time.Duration(d.StampNs))
-		for i, part := range []time.Duration{read.Sub(began), came.Sub(read), at.Sub(came), limited.Sub(at)} {
+		has, set := boot.Add(obeyed[0].CameNs), boot.Add(obeyed[0].SetNs)
+		if set.After(limited) {
+			return
+		}
+		for i, part := range []time.Duration{read.Sub(began), came.Sub(read), at.Sub(came), has.Sub(at), set.Sub(has), limited.Sub(set)} {
 			k.parts[i] = append(k.parts[i], part)
 		}
 		return

@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -58,6 +59,15 @@ type Options struct {
 	Log      *slog.Logger     // nil: none
 	Laws     *switchd.Agent   // the laws that a switch's file can name
 	Specs    law.Specs        // the laws that host.laws can name
+}
+
+// OneProcessor limits this process to one processor if its agent has only the role host: it waits for commands, which come to all hosts at
+// the same time. With more, Go wakes further threads for each command, which look for work that is not there. The environment variable GOMAXPROCS
+// has precedence.
+func (c *Config) OneProcessor() {
+	if c.Switch == nil && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 }
 
 // agent is a running agent. One goroutine owns it.
@@ -144,7 +154,10 @@ func Run(ctx context.Context, c *Config) (err error) {
 		return err
 	}
 	if c.Switch != nil {
-		a.ports = newSwitchRole(c.Switch, a.log, a.link, a.alive)
+		if a.ports, err = newSwitchRole(c.Switch, a.log, a.link, a.alive); err != nil {
+			a.link.Close()
+			return err
+		}
 	}
 	if err := a.link.Conn().Answer(a.answer); err != nil {
 		a.link.Close()

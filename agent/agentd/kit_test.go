@@ -81,6 +81,7 @@ func runAgent(file string) error {
 		TakeOver: os.Getenv(overVariable) != "", Version: "test", Hangup: hangups, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Laws: switchLaws(), Specs: law.Specs{gcc.Spec(), hygenicc.Spec()},
 	}
+	c.OneProcessor()
 	return agentd.Run(ctx, c)
 }
 

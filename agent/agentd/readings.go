@@ -2,7 +2,6 @@ package agentd
 
 import (
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"weir/bus/weirv1"
 	"weir/datapath/telemetry"
+	"weir/internal/alarm"
 )
 
 // sender sends reports.
@@ -49,34 +49,25 @@ func newReadings(send sender, log *slog.Logger, every time.Duration) readings {
 	return readings{send: send, log: log, every: every, totals: weirv1.NewTotals()}
 }
 
-// run calls read every T, at times that do not drift. read returns T.
-func (r *readings) run(stop <-chan struct{}, read func() time.Duration) {
-	runtime.LockOSThread() // other goroutines do not delay a thread of its own
-	defer runtime.UnlockOSThread()
+// run calls read every T, at times that do not drift, until stop. read returns T. It closes at.
+func (r *readings) run(at *alarm.Alarm, stop <-chan struct{}, read func() time.Duration) {
+	defer at.Close()
+	go func() { <-stop; at.Close() }()
 	every := read()
-	next := time.Now().Add(every)
-	timer := time.NewTimer(every)
-	defer timer.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-timer.C:
-		}
+	for next := clock() + every; at.Wait(int64(next)); {
 		every = read()
 		var left uint64
-		next, left = following(next, time.Now(), every)
+		next, left = following(next, clock(), every)
 		r.late.Add(left)
-		timer.Reset(time.Until(next))
 	}
 }
 
 // following returns the first time of the schedule after now, and how many earlier ones it leaves out.
-func following(last, now time.Time, every time.Duration) (next time.Time, left uint64) {
-	next = last.Add(every)
-	if behind := now.Sub(next); behind > 0 {
+func following(last, now, every time.Duration) (next time.Duration, left uint64) {
+	next = last + every
+	if behind := now - next; behind > 0 {
 		left = uint64(behind / every)
-		next = next.Add(time.Duration(left) * every)
+		next += time.Duration(left) * every
 	}
 	return next, left
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -11,37 +12,73 @@ import (
 
 	"weir/bus/weirv1"
 	"weir/datapath/host"
+	"weir/internal/alarm"
 	"weir/law"
 )
 
 // The times of readings stay on one grid, however late they are, and each time that is left out is counted.
 func TestFollowing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		begin := time.Unix(1000, 0)
+		begin := 1000 * time.Second
 		every := time.Duration(rapid.IntRange(1e6, 1e9).Draw(t, "T"))
-		next, now := begin.Add(every), begin
+		next, now := begin+every, begin
 		readings, left := uint64(0), uint64(0)
 		for range rapid.IntRange(1, 50).Draw(t, "readings") {
-			now = maxTime(now, next).Add(time.Duration(rapid.Int64Range(0, int64(5*every)).Draw(t, "took")))
+			now = max(now, next) + time.Duration(rapid.Int64Range(0, int64(5*every)).Draw(t, "took"))
 			was := next
 			var out uint64
 			next, out = following(was, now, every)
 			readings, left = readings+1, left+out
-			if next.Before(was.Add(every)) || now.Sub(next) >= every {
+			if next < was+every || now-next >= every {
 				t.Fatalf("after the reading of %v, at %v, comes that of %v: T is %v", was, now, next, every)
 			}
 		}
-		if grid := next.Sub(begin) / every; next.Sub(begin)%every != 0 || uint64(grid) != readings+left+1 {
+		if grid := (next - begin) / every; (next-begin)%every != 0 || uint64(grid) != readings+left+1 {
 			t.Fatalf("%d readings, %d left out, and the next is number %d", readings, left, grid)
 		}
 	})
 }
 
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// Readings come every T of the machine's clock, not before their time, until stop.
+func TestReadings_Run(t *testing.T) {
+	at, err := alarm.New()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b
+	const every = time.Millisecond
+	stop, began, times := make(chan struct{}), clock(), []time.Duration(nil)
+	r := newReadings(&fakeBus{}, slog.New(slog.DiscardHandler), every)
+	r.run(at, stop, func() time.Duration {
+		if times = append(times, clock()); len(times) == 5 {
+			close(stop)
+		}
+		return every
+	})
+	for i, is := range times {
+		if early := began + time.Duration(i)*every - is; early > 0 {
+			t.Errorf("reading %d is %v too early", i+1, early)
+		}
+	}
+	if len(times) < 5 {
+		t.Errorf("%d readings", len(times))
+	}
+}
+
+// An agent of a host alone uses one processor, unless the operator says otherwise. That of a switch reads counters while it does other work.
+func TestOneProcessor(t *testing.T) {
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	for _, row := range []struct {
+		c    Config
+		set  string
+		want int
+	}{{Config{Host: &Host{}, Switch: &Switch{}}, "", 2}, {Config{Host: &Host{}}, "2", 2}, {Config{Host: &Host{}}, "", 1}} {
+		t.Setenv("GOMAXPROCS", row.set)
+		row.c.OneProcessor()
+		if n := runtime.GOMAXPROCS(0); n != row.want {
+			t.Errorf("%d processors with GOMAXPROCS=%q, want %d", n, row.set, row.want)
+		}
+	}
 }
 
 // fakeBus takes messages as the bus does.

@@ -12,7 +12,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"google.golang.org/protobuf/proto"
 	"weir/agent/agentd"
+
 	"weir/bus/weirv1"
 	"weir/datapath/host"
 	"weir/datapath/testnet"
@@ -83,7 +85,7 @@ func (m *machine) follow(f *totals) {
 		f.sequence = t.GetOrigin().GetSequence()
 		for _, p := range t.GetPorts() {
 			if p.GetPort() == 1 {
-				f.last, f.backlog = p, max(f.backlog, p.GetPeakBytes())
+				f.last, f.backlog = proto.CloneOf(p), max(f.backlog, p.GetPeakBytes())
 			}
 		}
 	}

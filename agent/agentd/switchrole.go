@@ -16,6 +16,7 @@ import (
 	"weir/bus/weirv1"
 	"weir/datapath/attach"
 	"weir/datapath/telemetry"
+	"weir/internal/alarm"
 	"weir/law"
 )
 
@@ -32,6 +33,7 @@ type switchRole struct {
 	wrong    problems                  // ports that are not attached
 	failed   string                    // why there is no telemetry at all
 	devices  map[string]switchd.Device // those that exist, at the last look
+	alarm    *alarm.Alarm              // of readings
 
 	mu    sync.Mutex
 	t     *telemetry.Telemetry // nil: none yet
@@ -48,14 +50,18 @@ type attachedPort struct {
 // spare is room for ports that a reload adds.
 const spare = 64
 
-func newSwitchRole(cfg *Switch, log *slog.Logger, send sender, alive func()) *switchRole {
+func newSwitchRole(cfg *Switch, log *slog.Logger, send sender, alive func()) (*switchRole, error) {
+	at, err := alarm.New()
+	if err != nil {
+		return nil, err
+	}
 	log = log.With("number", cfg.Number)
 	r := &switchRole{
 		cfg: cfg, log: log, alive: alive, attached: map[uint32]attachedPort{}, sources: map[netip.Addr]law.VM{}, wrong: newProblems(log),
-		failed: "not begun",
+		failed: "not begun", alarm: at,
 	}
 	r.reads = newReadings(send, log, cfg.Interval)
-	return r
+	return r, nil
 }
 
 // follow attaches to ports that appear, and leaves ports that are gone.
@@ -275,7 +281,7 @@ func (r *switchRole) end() error {
 
 // run reads the ports every T until stop.
 func (r *switchRole) run(stop <-chan struct{}) {
-	r.reads.run(stop, func() time.Duration {
+	r.reads.run(r.alarm, stop, func() time.Duration {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.t != nil {

@@ -70,6 +70,7 @@ func runAgent(ctx context.Context, file string) error {
 		return err
 	}
 	c.Options = agentd.Options{Version: "soak", Log: logger(), Specs: law.Specs{gcc.Spec()}}
+	c.OneProcessor()
 	return agentd.Run(ctx, c)
 }
 

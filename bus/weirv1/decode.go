@@ -35,9 +35,6 @@ func tooLong(n int) error {
 	return fmt.Errorf("%w: %d bytes, want at most %d", ErrMalformed, n, MaxMessage)
 }
 
-// DecodeTelemetry reads the payload of weir.v1.tel.AGENT.
-func DecodeTelemetry(b []byte) (*Telemetry, error) { return decode(b, new(Telemetry)) }
-
 // DecodeEvents reads the payload of weir.v1.evt.AGENT.
 func DecodeEvents(b []byte) (*Events, error) { return decode(b, new(Events)) }
 
@@ -107,7 +104,7 @@ func (x *Telemetry) check() error {
 	sources := 0
 	for _, p := range x.GetPorts() {
 		if sources += len(p.GetSources()); sources > MaxSources {
-			return fmt.Errorf("more than %d sources", MaxSources)
+			return errManySources
 		}
 		if err := p.check(); err != nil {
 			return fmt.Errorf("port %d: %w", p.GetPort(), err)
@@ -164,7 +161,10 @@ func (x *PortReport) check() error {
 	return nil
 }
 
-var errSources = errors.New("the sources have more marks than the port")
+var (
+	errSources     = errors.New("the sources have more marks than the port")
+	errManySources = fmt.Errorf("more than %d sources", MaxSources)
+)
 
 func (x *Events) check() error {
 	if (x.GetSwitch() == 0) == (x.GetHost() == 0) {

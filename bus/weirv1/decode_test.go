@@ -294,7 +294,7 @@ func marksRows() (out []row) {
 func decodeAs(m message, b []byte) (message, error) {
 	switch m.(type) {
 	case *Telemetry:
-		return DecodeTelemetry(b)
+		return new(TelemetryDecoder).Decode(b)
 	case *Events:
 		return DecodeEvents(b)
 	case *Command:
@@ -341,11 +341,11 @@ func TestDecode_RefusesLongMessages(t *testing.T) {
 	filler := MaxMessage - len(b) - 3
 	b = append(b, byte(filler&0x7f|0x80), byte(filler>>7&0x7f|0x80), byte(filler>>14))
 	b = append(b, make([]byte, filler)...)
-	got, err := DecodeTelemetry(b)
+	got, err := new(TelemetryDecoder).Decode(b)
 	if err != nil || !proto.Equal(got, report()) {
 		t.Fatalf("%d bytes: %v", len(b), err)
 	}
-	if _, err := DecodeTelemetry(append(b, 0)); !errors.Is(err, ErrMalformed) {
+	if _, err := new(TelemetryDecoder).Decode(append(b, 0)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("%d bytes: %v", len(b)+1, err)
 	}
 }

@@ -14,6 +14,7 @@ type Differences struct {
 	telemetry   lastReport
 	events      lastReport
 	ports       map[uint32]*portBefore
+	order       []*portBefore // as the last report listed them: the next one mostly has the same order
 	sources     int
 
 	readings []telemetry.Port // memory of the events
@@ -28,7 +29,8 @@ type lastReport struct {
 
 // portBefore is what a port had counted. seen, arrived: there was a report, or a list of arrivals.
 type portBefore struct {
-	report        *PortReport
+	n             uint32
+	counted       telemetry.Port // its counters alone
 	byVM          map[uint32]uint64
 	seen, arrived bool
 	arrivals      *Arrivals
@@ -54,14 +56,18 @@ func (d *Differences) begin(o *Origin, last *lastReport) (time.Duration, bool) {
 	return time.Duration(since), true
 }
 
-func (d *Differences) port(n uint32, whole bool, seen func(*portBefore) *bool) (p *portBefore, known bool) {
-	p = d.ports[n]
+// port returns what is known of a port. at is its place in the last report, if it had one.
+func (d *Differences) port(n uint32, at *portBefore, whole bool, seen func(*portBefore) *bool) (p *portBefore, known bool) {
+	if p = at; p == nil || p.n != n {
+		p = d.ports[n]
+	}
 	if p == nil {
 		if len(d.ports) >= 2*MaxPorts { // ports that come and go
 			d.ports, d.sources = map[uint32]*portBefore{}, 0
+			clear(d.order)
 			d.telemetry.whole, d.events.whole, whole = false, false, false
 		}
-		p = &portBefore{report: &PortReport{}, arrivals: &Arrivals{}, byVM: map[uint32]uint64{}}
+		p = &portBefore{n: n, arrivals: &Arrivals{}, byVM: map[uint32]uint64{}}
 		d.ports[n] = p
 	}
 	known = *seen(p) || whole
@@ -77,7 +83,7 @@ func less(now, before uint64) uint64 {
 	return now - before
 }
 
-// Telemetry returns the event of a message, which must come from a decoder and is kept. The first report of a port that had
+// Telemetry returns the event of a message, which must come from a decoder. The first report of a port that had
 // counted before has its queue, and counts of 0. The event and its memory are valid until the next call. nil: a message that
 // came late.
 func (d *Differences) Telemetry(m *Telemetry) *telemetry.Telemetry {
@@ -89,25 +95,34 @@ func (d *Differences) Telemetry(m *Telemetry) *telemetry.Telemetry {
 		since = time.Duration(m.GetIntervalNs())
 	}
 	d.readings = sized(d.readings, len(m.GetPorts()))
+	d.order = sized(d.order, len(m.GetPorts()))
 	for i, r := range m.GetPorts() {
-		p, known := d.port(r.GetPort(), d.telemetry.whole, func(p *portBefore) *bool { return &p.seen })
-		e := &d.readings[i]
-		by := d.marks(p, r, known, e.Marks.ByVM[:0])
-		*e = telemetry.Port{N: r.GetPort(), BacklogBytes: r.GetBacklogBytes(), PeakBytes: r.GetPeakBytes()}
-		if was := p.report; known {
-			e.Packets = less(r.GetOfferedPackets(), was.GetOfferedPackets())
-			e.Bytes = less(r.GetOfferedBytes(), was.GetOfferedBytes())
-			e.SentBytes = less(r.GetSentBytes(), was.GetSentBytes())
-			e.Drops = less(r.GetDroppedPackets(), was.GetDroppedPackets())
-			e.Marks = telemetry.Marks{
-				Packets: less(r.GetMarkedPackets(), was.GetMarkedPackets()),
-				Unknown: less(r.GetUnknownMarks(), was.GetUnknownMarks()), Rest: less(r.GetFurtherMarks(), was.GetFurtherMarks()),
-			}
-		}
-		e.Marks.ByVM = by
-		p.report = r
+		p, known := d.port(r.GetPort(), d.order[i], d.telemetry.whole, func(p *portBefore) *bool { return &p.seen })
+		d.readings[i] = p.reading(r, known, d.marks(p, r, known, d.readings[i].Marks.ByVM[:0]))
+		d.order[i] = p
 	}
 	return &telemetry.Telemetry{At: law.Switch(m.GetSwitch()), T: since, Ports: d.readings}
+}
+
+// reading returns what a port counted since its report before, and keeps what the new one has. by: the marks by source.
+func (p *portBefore) reading(r *PortReport, known bool, by []telemetry.VMMarks) telemetry.Port {
+	was := p.counted
+	p.counted = telemetry.Port{
+		Packets: r.GetOfferedPackets(), Bytes: r.GetOfferedBytes(), SentBytes: r.GetSentBytes(), Drops: r.GetDroppedPackets(),
+		Marks: telemetry.Marks{Packets: r.GetMarkedPackets(), Unknown: r.GetUnknownMarks(), Rest: r.GetFurtherMarks()},
+	}
+	e := telemetry.Port{N: r.GetPort(), BacklogBytes: r.GetBacklogBytes(), PeakBytes: r.GetPeakBytes()}
+	if now := &p.counted; known {
+		e.Packets = less(now.Packets, was.Packets)
+		e.Bytes = less(now.Bytes, was.Bytes)
+		e.SentBytes = less(now.SentBytes, was.SentBytes)
+		e.Drops = less(now.Drops, was.Drops)
+		e.Marks = telemetry.Marks{
+			Packets: less(now.Marks.Packets, was.Marks.Packets), Unknown: less(now.Marks.Unknown, was.Marks.Unknown), Rest: less(now.Marks.Rest, was.Marks.Rest),
+		}
+	}
+	e.Marks.ByVM = by
+	return e
 }
 
 // sized returns a slice of that length, with the memory of list.
@@ -147,7 +162,7 @@ func (d *Differences) Arrivals(m *Events) *telemetry.Arrivals {
 	}
 	d.arrivals = sized(d.arrivals, len(m.GetArrivals()))
 	for i, a := range m.GetArrivals() {
-		p, known := d.port(a.GetPort(), d.events.whole, func(p *portBefore) *bool { return &p.arrived })
+		p, known := d.port(a.GetPort(), nil, d.events.whole, func(p *portBefore) *bool { return &p.arrived })
 		e := &d.arrivals[i]
 		*e = telemetry.PortArrivals{N: a.GetPort(), Pairs: e.Pairs[:0]}
 		if was := p.arrivals; known {

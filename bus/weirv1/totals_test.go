@@ -92,7 +92,7 @@ func drawArrivals(t *rapid.T, n uint32) telemetry.PortArrivals {
 // totals has come, and each arrival at the latest with the next one.
 func TestTotals_LostMessagesLoseNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		totals, differences := NewTotals(), &Differences{}
+		totals, differences, decoder := NewTotals(), &Differences{}, &TelemetryDecoder{}
 		want, got := sums{}, sums{}
 		var sequences [2]uint64
 		send := func(encode func(o *Origin) ([]byte, error), which, step int, lose bool, take func(b []byte)) {
@@ -125,7 +125,7 @@ func TestTotals_LostMessagesLoseNothing(t *testing.T) {
 			lose := step <= steps && rapid.Bool().Draw(t, "lost")
 			if m := totals.Telemetry(e); m != nil {
 				send(func(o *Origin) ([]byte, error) { m.Origin = o; return Encode(m) }, 0, step, lose, func(b []byte) {
-					m, err := DecodeTelemetry(b)
+					m, err := decoder.Decode(b)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -99,6 +99,7 @@ func (f *agentFlags) run(cmd *cobra.Command, _ []string) error {
 	c.Options = agentd.Options{
 		TakeOver: f.takeOver, Unpinned: f.unpinned, Version: weirVersion(), Hangup: hangups(), Log: newLog(cmd.ErrOrStderr(), f.asJSON), Laws: laws.Switch(), Specs: laws.All().Specs(),
 	}
+	c.OneProcessor()
 	return agentd.Run(cmd.Context(), c)
 }
 

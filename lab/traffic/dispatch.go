@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/experiment/workload"
+	"weir/internal/alarm"
 	"weir/law"
 )
 
@@ -25,7 +26,7 @@ type event struct {
 
 // start sets t = 0 and starts the dispatcher.
 func (r *runner) start(ctx context.Context) error {
-	timer, err := newAlarm()
+	timer, err := alarm.New()
 	if err != nil {
 		return err
 	}
@@ -48,15 +49,15 @@ func (r *runner) start(ctx context.Context) error {
 	r.left.Add(int64(len(r.work.Flows)))
 	r.t0 = r.clock.now() + int64(startAhead)
 	if err := r.startUDP(ctx); err != nil {
-		timer.close()
+		timer.Close()
 		return err
 	}
 	d := &dispatcher{r: r, routes: routes, events: events, lines: lines, timer: timer}
 	r.spawn(func() {
-		stop := timer.closeWhen(ctx)
+		stop := timer.CloseWhen(ctx)
 		defer func() {
 			if stop() {
-				timer.close()
+				timer.Close()
 			}
 		}()
 		d.run()
@@ -71,7 +72,7 @@ type dispatcher struct {
 	routes [][]*route
 	events []event
 	lines  map[line]chan *flow
-	timer  *alarm
+	timer  *alarm.Alarm
 }
 
 func (d *dispatcher) run() {
@@ -90,7 +91,7 @@ func (d *dispatcher) run() {
 		} else {
 			at = flows[0].Start
 		}
-		if due := d.r.t0 + int64(at); d.r.clock.now() < due && !d.timer.wait(due) {
+		if due := d.r.t0 + int64(at); d.r.clock.now() < due && !d.timer.Wait(due) {
 			return
 		}
 		if d.r.isOver() {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"weir/internal/alarm"
 
 	"golang.org/x/sys/unix"
 )
@@ -162,15 +163,15 @@ func Probe(ctx context.Context, net Net, src, dst string, profile int, every tim
 		return nil, fmt.Errorf("probe %s-%s: %w", src, dst, err)
 	}
 	defer p.close()
-	timer, err := newAlarm()
+	timer, err := alarm.New()
 	if err != nil {
 		return nil, err
 	}
-	defer timer.close()
-	defer timer.closeWhen(ctx)()
+	defer timer.Close()
+	defer timer.CloseWhen(ctx)()
 	p.tasks.Go(p.answer)
 	p.tasks.Go(p.collect)
-	for next := p.clock.now(); ctx.Err() == nil && timer.wait(next); next += int64(every) {
+	for next := p.clock.now(); ctx.Err() == nil && timer.Wait(next); next += int64(every) {
 		if err := p.send(); err != nil {
 			return nil, fmt.Errorf("probe %s-%s: %w", src, dst, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weir/experiment/result"
 	"weir/experiment/workload"
+	"weir/internal/alarm"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 // packet would cost more than the packets.
 type udpEngine struct {
 	r     *runner
-	timer *alarm
+	timer *alarm.Alarm
 	wake  chan struct{} // of capacity 1: a flow has been added
 	pairs map[udpLine]*udpPair
 
@@ -143,16 +144,16 @@ func (r *runner) startUDP(ctx context.Context) error {
 	if len(e.pairs) == 0 {
 		return nil
 	}
-	timer, err := newAlarm()
+	timer, err := alarm.New()
 	if err != nil {
 		return err
 	}
 	e.timer = timer
 	r.spawn(func() {
-		stop := timer.closeWhen(ctx)
+		stop := timer.CloseWhen(ctx)
 		defer func() {
 			if stop() {
-				timer.close()
+				timer.Close()
 			}
 		}()
 		e.run(ctx)
@@ -184,7 +185,7 @@ func (e *udpEngine) run(ctx context.Context) {
 				return
 			}
 			next = e.r.clock.now()
-		} else if !e.timer.wait(next) {
+		} else if !e.timer.Wait(next) {
 			return
 		}
 		e.mu.Lock()

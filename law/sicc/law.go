@@ -113,11 +113,15 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 			out = l.arrive(now, law.Port{Switch: e.At, N: e.Ports[i].N}, &e.Ports[i], out)
 		}
 	case *telemetry.Telemetry:
-		before := l.counts.Reported
+		before, known := l.counts.Reported, l.switches[e.At]
 		for i := range e.Ports {
-			if at := l.port(law.Port{Switch: e.At, N: e.Ports[i].N}); at != nil {
-				out = l.decide(now, at, &e.Ports[i], out)
+			var at *port
+			if n := e.Ports[i].N; i < len(known) && known[i].at.N == n { // readings mostly have the order in which ports became known
+				at = known[i]
+			} else if at = l.port(law.Port{Switch: e.At, N: n}); at == nil {
+				continue
 			}
+			out = l.decide(now, at, &e.Ports[i], out)
 		}
 		out = l.quiet(now, e.At, before, out)
 	}

@@ -110,6 +110,24 @@ func TestIncast(t *testing.T) {
 	}
 }
 
+// Readings may list ports in any order, and leave some out.
+func TestReadingsInAnyOrder(t *testing.T) {
+	s := newScript(t, nil)
+	for _, order := range [][]uint32{{1, 2, 3}, {3, 2, 1}, {2}, {3, 1}} {
+		reading := &telemetry.Telemetry{At: 1, T: ms}
+		for _, n := range order {
+			reading.Ports = append(reading.Ports, telemetry.Port{N: n, BacklogBytes: uint64(1000 * n)})
+		}
+		s.now += ms
+		s.step(reading)
+		for _, n := range order {
+			if at := s.l.ports[s.port(n)]; at == nil || at.queue != uint64(1000*n) {
+				t.Errorf("%v: port %d: %+v", order, n, at)
+			}
+		}
+	}
+}
+
 // printed is the prediction as the paper prints it, fed with the queues of intervals and the flows of the last one. SI-1: the mean
 // is Q/4 + 3Q/4. SI-5: the flows count as segments, not as bytes. bytes: without the second error.
 func printed(bytes bool, flows, segments float64, queues ...float64) float64 {
