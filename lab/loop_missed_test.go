@@ -200,14 +200,13 @@ func (r *readings) arrivals(e *telemetry.Arrivals) {
 // grant notes an action of any event since the reading before.
 func (r *readings) grant(g *law.Grant) {
 	watched := g.Key.VM == r.watched && g.Key.Peer == r.peer
-	switch {
-	case g.Lease == 0:
+	if g.Lease == 0 {
 		r.now.released = r.now.released || watched
-	default:
-		r.now.limits++
-		if watched {
-			r.now.watched++
-		}
+		return
+	}
+	r.now.limits++
+	if watched {
+		r.now.watched++
 	}
 }
 
