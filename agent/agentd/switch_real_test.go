@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-
 	"google.golang.org/protobuf/proto"
-	"weir/agent/agentd"
 
+	"weir/agent/agentd"
 	"weir/bus/weirv1"
 	"weir/datapath/host"
 	"weir/datapath/testnet"
