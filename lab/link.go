@@ -1,9 +1,7 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -151,9 +149,6 @@ func (l *Lab) setUpNode(n *node) error {
 				return fmt.Errorf("port %s: %w", p.name, err)
 			}
 		}
-		if err := l.steerFlows(h, n); err != nil {
-			return err
-		}
 		if err := l.setUpManagement(h, n); err != nil {
 			return fmt.Errorf("management network: %w", err)
 		}
@@ -176,27 +171,6 @@ func (l *Lab) setUpNode(n *node) error {
 		}
 		return nil
 	})
-}
-
-// steerFlows keeps the frames of each flow in order at the node's end of each veth. A bridge, and a device of Open vSwitch, sends on the
-// processor that received.
-func (l *Lab) steerFlows(h *netlink.Handle, n *node) error {
-	links, err := h.LinkList()
-	if err != nil {
-		return err
-	}
-	var veths []string
-	for _, link := range links {
-		if link.Type() == "veth" {
-			veths = append(veths, link.Attrs().Name)
-		}
-	}
-	err = nic.SteerFlows(veths...)
-	if errors.Is(err, fs.ErrNotExist) {
-		l.unmet.add(n.name, "network", "order", "this kernel has no receive packet steering (CONFIG_RPS), so frames of a flow may be exchanged")
-		return nil
-	}
-	return err
 }
 
 // setUpKind makes a node a guest, or a switch of some kind.

@@ -36,16 +36,6 @@ func SteerFlows(devices ...string) error {
 	return nil
 }
 
-// Steered returns the mask of the processors that RPS of a device chooses from, in hexadecimal; "0": RPS is off.
-func Steered(device string) (string, error) {
-	sysfs, err := openSysfs()
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = unix.Close(sysfs) }()
-	return readAt(sysfs, steering(device))
-}
-
 // steering returns the file of RPS of a device with one receive queue.
 func steering(device string) string { return "class/net/" + device + "/queues/rx-0/rps_cpus" }
 
