@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SteerFlows switches receive packet steering (RPS) on at devices of the caller's network namespace, for all processors. A frame that a
+// SteerFlows switches receive packet steering (RPS) on at a device of the caller's network namespace, for all processors. A frame that a
 // veth sends waits at its far end in a queue of the processor that sent it. Two frames that leave a qdisc can be sent by two processors
 // within microseconds, and so be exchanged. With RPS the kernel chooses the processor by the flow, so a flow's frames stay in order. The
 // error is fs.ErrNotExist if the kernel has no RPS (CONFIG_RPS).
-func SteerFlows(devices ...string) error {
+func SteerFlows(device string) error {
 	sysfs, err := openSysfs()
 	if err != nil {
 		return err
@@ -28,16 +28,12 @@ func SteerFlows(devices ...string) error {
 	if err != nil {
 		return err
 	}
-	for _, device := range devices {
-		if err := writeAt(sysfs, steering(device), mask); err != nil {
-			return fmt.Errorf("steer flows of %s: %w", device, err)
-		}
+	// A device with one receive queue, as a veth has.
+	if err := writeAt(sysfs, "class/net/"+device+"/queues/rx-0/rps_cpus", mask); err != nil {
+		return fmt.Errorf("steer flows of %s: %w", device, err)
 	}
 	return nil
 }
-
-// steering returns the file of RPS of a device with one receive queue.
-func steering(device string) string { return "class/net/" + device + "/queues/rx-0/rps_cpus" }
 
 // openSysfs mounts the sysfs of the caller's network namespace without a place in the file system: sysfs shows the devices of the namespace
 // that it was mounted in.
