@@ -30,6 +30,9 @@ func guestSysctls(m map[string]string) {
 	m["net/ipv4/tcp_no_metrics_save"] = "1"     // otherwise a run starts with the previous run's ssthresh
 	m["net/ipv4/tcp_syn_linear_timeouts"] = "0" // SYNs back off exponentially, as in every paper
 	m["net/ipv4/tcp_ecn"] = "2"                 // a server answers as requested; a route makes a client request ECN
+	// Queues of the lab's bridges hold packets of their sender, as if they were in its own device (docs/lab.md). With small packets,
+	// as for a long round trip, TCP would keep four segments there.
+	m["net/ipv4/tcp_tso_rtt_log"] = "30"
 	m["net/ipv4/tcp_rmem"] = "4096 131072 6291456"
 	m["net/ipv4/tcp_wmem"] = "4096 16384 4194304"
 	// Thousands of requests at once must not exceed a limit of the listener or use up the ports.

@@ -63,7 +63,8 @@ func ahead(t *testing.T, client, server *net.TCPConn) {
 func sedRun(t *testing.T, g *graphBuilder) *experiment.Run {
 	t.Helper()
 	p := *sed.Default()
-	p.Period, p.RTT = 4e6, 2e6 // a busy machine
+	// On a busy machine, agents and controller wait for a processor now and then. A window must outlast that.
+	p.Period, p.RTT, p.Lease = 4e6, 2e6, 1e9
 	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{"sed"}, At: []string{"switch"}, Params: map[string]any{"sed": p}}
 	if err := testWorks.Check(r); err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 		begun := time.Now()
 		urgent := share(client, server, bytes)
 		t.Logf("%.0f %% of the link without deadline, %.0f %% with one of %v, after %v", 100*plain, 100*urgent, what.Within, time.Since(begun))
-		return what, plain > 0.2 && plain < 0.45 && urgent > 1.3*plain && urgent > 0.4, nil
+		return what, plain < 0.45 && urgent > 0.5, nil
 	}
 	// released kills the controller in the middle of a message.
 	released := func(client, server *net.TCPConn, what deadline.Declaration) error {
@@ -136,10 +137,10 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 	}
 	// Agents and controller are kept from running where this process is. Then grants expire, windows grow, and the message is late. Each try
 	// has a connection of its own: a flow whose deadline has passed keeps the least window.
-	const calm, most = 50 * time.Millisecond, 10
-	met, calmTries := false, 0
+	const calm = 50 * time.Millisecond
+	met, calmTries, tried := false, 0, 0
 	tries := func() (err error) {
-		for try := 1; err == nil && !met && try <= most; try++ {
+		for began := time.Now(); err == nil && !met && time.Since(began) < testnet.Patience; tried++ {
 			err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) (err error) {
 				ahead(t, client, server)
 				pause.Mark()
@@ -147,7 +148,7 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 				if what, met, err = declared(client, server); pause.Longest() < calm {
 					calmTries++
 				}
-				if err != nil || !met && try < most {
+				if err != nil || !met {
 					return err
 				}
 				return released(client, server, what)
@@ -165,9 +166,9 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 	}
 	switch {
 	case !met && calmTries > 0:
-		t.Errorf("the message with a deadline never had 1.3 times the share of one without, and 40 %%, in %d tries, %d of them on a calm machine", most, calmTries)
+		t.Errorf("the message with a deadline never had half of the link, or the one without had as much, in %d tries, %d of them on a calm machine", tried, calmTries)
 	case !met:
-		t.Skipf("the message with a deadline never had its share, in %d tries, in each of which this process was kept from running for %v or more", most, calm)
+		t.Skipf("the message with a deadline never had its share, in %d tries, in each of which this process was kept from running for %v or more", tried, calm)
 	}
 }
 

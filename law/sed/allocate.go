@@ -91,9 +91,10 @@ func (l *Law) allocate(now time.Duration, at *port) {
 func (l *Law) sort(now time.Duration, at *port, s sizes) {
 	w := &l.scratch
 	w.urgent, w.late, w.others = w.urgent[:0], w.late[:0], w.others[:0]
+	idle := l.idleAfter(at)
 	for _, f := range at.flows {
 		switch window := f.window(at); {
-		case f.idle(now, l.idle) || f.done(): // it needs no share; if it sends again, that is reported
+		case f.idle(now, idle) || f.done(): // it needs no share; if it sends again, that is reported
 			*window = max(int64(l.p.BaseWindow), segmentBytes)
 		case f.urgent(now):
 			w.urgent = append(w.urgent, l.demand(now, f, *window, s))

@@ -138,9 +138,9 @@ func (l *Law) crowd(now time.Duration, at *port, out []law.Action) []law.Action 
 	if l.p.First != FirstBase || at.rate == 0 {
 		return out
 	}
-	sum, room, was := 0.0, l.sizes(at).room, at.limits()
+	sum, room, was, idle := 0.0, l.sizes(at).room, at.limits(), l.idleAfter(at)
 	for _, f := range at.flows {
-		if f.idle(now, l.idle) || f.done() {
+		if f.idle(now, idle) || f.done() {
 			continue
 		}
 		first := float64(l.p.Initial * segmentBytes)

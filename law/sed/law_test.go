@@ -73,6 +73,32 @@ func TestSE3_Spare(t *testing.T) {
 	}
 }
 
+// At 20 Mbit/s a queue of K takes 18 ms. A flow whose window is one segment progresses that often, is not idle, and has its share.
+func TestSlowPort_FlowsAreNotIdle(t *testing.T) {
+	s := newScript(t, nil)
+	s.step(&inventory.Switch{At: 1, Ports: []inventory.Port{{N: 1, Rate: 20e6}}})
+	s.began(1, 2)
+	s.congested(true)
+	both := map[int]uint64{}
+	for range 40 {
+		s.now += 4 * ms
+		both[2] += 4 * segmentBytes
+		if s.now%(20*ms) == 0 {
+			both[1] += segmentBytes
+		}
+		s.sent(both)
+		if got := s.l.flows[flowN(1)].granted; got < 10*segmentBytes {
+			t.Fatalf("after %v: a window of %d bytes", s.now, got)
+		}
+	}
+	s.now += 100 * ms
+	both[2] += segmentBytes
+	s.sent(both)
+	if got := s.l.flows[flowN(1)].granted; got != segmentBytes {
+		t.Errorf("a flow without progress for 100 ms has a window of %d bytes", got)
+	}
+}
+
 // SE-4: a share that fits exactly is granted, as printed (line 13 has >).
 func TestSE4_ExactFit(t *testing.T) {
 	s := newScript(t, paper)
