@@ -228,9 +228,11 @@ func TestCanary_GoodParametersStay(t *testing.T) {
 		for _, row := range []struct{ flows, percent int }{{8, 50}, {16, 10}, {32, 50}, {16, 100}} {
 			t.Run(fmt.Sprintf("%d flows, %d percent, %d", row.flows, row.percent, round), func(t *testing.T) {
 				m := newMachine(t)
+				// The drops of the whole port are compared with those before: with the same load. Load that begins is TestCanary_LoadBegins.
+				s := m.NewStreams(t, testnet.ReceiverIPv4, row.flows)
+				s.Progress(t, 5_000_000/int64(row.flows))
 				p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\nrollback: {if: [goodput < 0.5, retransmissions > 2, drops > 1.5], over: 2s}\n", row.percent))
 				m.patient(p)
-				s := m.NewStreams(t, testnet.ReceiverIPv4, row.flows)
 				m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Mode != fairq.EnforceNone })
 				began := time.Now()
 				for range rounds(8, 10) { // 40 MB, which take more than 3 s on the line

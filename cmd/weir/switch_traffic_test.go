@@ -144,15 +144,17 @@ func TestSwitch_HiddenSegments(t *testing.T) {
 		})
 		return n, all
 	}
+	// A port without data for a time limits nothing, so that a few windows are wide on a slow machine. Of hidden segments about half are.
+	limited := func() bool { n, all := wide(); return n <= all/20 }
 	a.setFeatures(map[string]bool{"tx-generic-segmentation": true, "rx-gro": true, "tx-checksum-ip-generic": true})
-	m.until(p, "with GRO and GSO all windows are limited", func() bool { n, _ := wide(); return n == 0 }) // except after a time without data
+	m.until(p, "with GRO and GSO all windows are limited", limited)
 	a.setFeatures(map[string]bool{"rx-gro-list": true})
 	m.until(p, "with rx-gro-list some segments are hidden, as status reports", func() bool {
 		n, all := wide()
 		t.Logf("with rx-gro-list %d of %d segments have a window that is not granted", n, all)
-		return n > 0
+		return n >= all/5
 	})
 	a.setFeatures(map[string]bool{"rx-gro-list": false})
-	m.until(p, "windows are limited again", func() bool { n, _ := wide(); return n == 0 })
+	m.until(p, "windows are limited again", limited)
 	_ = errors.Join(pair.Client.Close(), pair.Server.Close())
 }

@@ -91,12 +91,18 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 	for _, c := range flows {
 		inferred += c.checkKnown(t, p, f)
 	}
-	out, in := statsOfBoth(t, f)
+	var out, in fairq.Stats
+	testnet.Until(t, "a flow counts each way", func() bool { // on a slow machine the last data may be long ago
+		testnet.Send(t, flows[0].Client, flows[0].Server, 1)
+		testnet.Send(t, flows[0].Server, flows[0].Client, 1)
+		out, in = statsOfBoth(t, f)
+		return out.Flows > 0 && in.Flows > 0
+	})
 	if n := uint64(len(flows)); out.Adopted+in.Adopted != n || out.Opened+in.Opened != n {
 		t.Errorf("%d and %d adopted of %d connections", out.Adopted, in.Adopted, n)
 	}
-	if out.Flows == 0 || in.Flows == 0 || out.Rewritten == 0 || in.Rewritten == 0 {
-		t.Errorf("%d and %d flows, %d and %d windows rewritten", out.Flows, in.Flows, out.Rewritten, in.Rewritten)
+	if out.Rewritten == 0 || in.Rewritten == 0 {
+		t.Errorf("%d and %d windows rewritten", out.Rewritten, in.Rewritten)
 	}
 	p.checksums(t)
 	rate := func(bytes int, took time.Duration) float64 {
