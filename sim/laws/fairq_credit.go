@@ -101,7 +101,7 @@ func (s *fairQSwitch) belongs(c *connection, pk *network.Packet) bool {
 
 // isAgain reports whether data comes again after its receiver has acknowledged it.
 func (t *turns) isAgain(from int, pk *network.Packet) bool {
-	return t.known[1-from] && native.CreditIsAgain(pk.Seq()+uint32(pk.Payload()), t.una[1-from])
+	return t.known[1-from] && native.CreditIsBehind(pk.Seq()+uint32(pk.Payload()), t.una[1-from])
 }
 
 // isResent reports whether a segment is data that its end had sent before, so no credit released it.
@@ -110,7 +110,7 @@ func (s *fairQSwitch) isResent(c *connection, pk *network.Packet) bool {
 		return false
 	}
 	t, from := &s.turns[c.slot], side(pk)
-	return t.has[from] && native.CreditIsAgain(pk.Seq()+uint32(pk.Payload()), t.sent[from])
+	return t.has[from] && native.CreditIsBehind(pk.Seq()+uint32(pk.Payload()), t.sent[from])
 }
 
 // took notes data that leaves by the port, and reports whether it begins a turn. e: the end that sent it.

@@ -164,7 +164,7 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 	e = &c->end[side];
 	turn = c->turn;
 	una = c->acks[!side].una;
-	if (unlikely(credit_is_again(s->seq + s->payload, una))) {
+	if (unlikely(credit_is_behind(s->seq + s->payload, una))) {
 		asked_again(s, gso, turn, e->longest, una);
 		return 0;
 	}
@@ -185,7 +185,7 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 // Reports whether a segment is data that its end had sent before. Ask before its connection knows of it (on_data).
 static __always_inline int credit_is_resent(const struct segment *s, const struct connection *c)
 {
-	return credit_is_again(s->seq + s->payload, c->acks[s->side & 1].sent);
+	return credit_is_behind(s->seq + s->payload, c->acks[s->side & 1].sent);
 }
 
 // Charges a packet that no credit released, while the port's clock runs.
