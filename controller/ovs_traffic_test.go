@@ -187,7 +187,7 @@ func (r *racks) pinnedTransfer(tb testing.TB, seed int) (up, down []int) {
 // pin has the controller pin a connection and waits until it is, also in the caches of Open vSwitch.
 func (r *racks) pin(tb testing.TB, src, dst string) {
 	tb.Helper()
-	if err := Pin(tb.Context(), "test", r.fabric.Enter, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 60}); err != nil {
+	if err := Pin(tb.Context(), "test", r.fabric.Enter, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 3600}); err != nil {
 		tb.Fatal(err)
 	}
 	testnet.Until(tb, "the path of "+src, func() bool {

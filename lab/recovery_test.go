@@ -266,7 +266,7 @@ func (l *Lab) pinned(tb testing.TB, taps [2]*testnet.Tap, from, to string, port 
 		tb.Fatal(err)
 	}
 	defer ln.Close()
-	request := controller.PinRequest{Proto: unix.IPPROTO_TCP, Src: src.String(), Dst: ln.Addr().String(), IdleSeconds: 60}
+	request := controller.PinRequest{Proto: unix.IPPROTO_TCP, Src: src.String(), Dst: ln.Addr().String(), IdleSeconds: 3600}
 	if err := controller.Pin(context.Background(), controllerName, l.enterController, request); err != nil {
 		tb.Fatal(err)
 	}
