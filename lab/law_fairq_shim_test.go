@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +80,49 @@ func (w *shimWatch) read(t *testing.T, server net.Conn) {
 			w.in[s.Reserved]++
 		}
 	})
+}
+
+// receiver is the end of a connection that data goes to.
+type receiver interface {
+	io.Reader
+	SetDeadline(time.Time) error
+}
+
+// counting counts what is read.
+type counting struct {
+	*net.TCPConn
+	bytes *atomic.Int64
+}
+
+func (c counting) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// sending sends on a connection while body runs.
+func sending(client *net.TCPConn, server receiver, body func() error) error {
+	ended := make(chan error, 2)
+	go func() {
+		_, err := io.Copy(client, zeros{})
+		ended <- err
+	}()
+	go func() {
+		for b := make([]byte, 64<<10); ; {
+			if _, err := server.Read(b); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	err := body()
+	err = errors.Join(err, client.SetDeadline(time.Unix(1, 0)), server.SetDeadline(time.Unix(1, 0)))
+	for range 2 {
+		if e := <-ended; !errors.Is(e, os.ErrDeadlineExceeded) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // send sends bytes from one end of a connection and reads them at the other.

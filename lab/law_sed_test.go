@@ -2,9 +2,7 @@ package lab
 
 import (
 	"errors"
-	"io"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,30 +22,7 @@ func without(t *testing.T, l *Lab, from, to string, received *atomic.Int64, body
 	t.Helper()
 	return dial(l, from, to, 0, func(client, server *net.TCPConn) error {
 		ahead(t, client, server)
-		sent, got := make(chan error, 1), make(chan error, 1)
-		go func() {
-			_, err := io.Copy(client, zeros{})
-			sent <- err
-		}()
-		go func() {
-			b := make([]byte, 64<<10)
-			for {
-				n, err := server.Read(b)
-				if err != nil {
-					got <- err
-					return
-				}
-				received.Add(int64(n))
-			}
-		}()
-		err := body()
-		err = errors.Join(err, client.SetDeadline(time.Unix(1, 0)), server.SetDeadline(time.Unix(1, 0)))
-		for _, ended := range []chan error{sent, got} {
-			if e := <-ended; !errors.Is(e, os.ErrDeadlineExceeded) {
-				err = errors.Join(err, e)
-			}
-		}
-		return err
+		return sending(client, counting{server, received}, body)
 	})
 }
 

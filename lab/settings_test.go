@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,6 +332,38 @@ func TestInitialRTOsByNamespace(t *testing.T) {
 	got := l.InitialRTOs()
 	if len(got) != 2 || got[l.NetnsCookie("sender2")] != 3*time.Second || got[l.NetnsCookie("receiver1")] != 3*time.Second {
 		t.Errorf("initial RTOs %v, want 3s at sender2 (%d) and receiver1 (%d)", got, l.NetnsCookie("sender2"), l.NetnsCookie("receiver1"))
+	}
+}
+
+// A flow that begins behind a queue has its first window in flight, although its packets in a bridge's queue count as its own device's.
+func TestGuest_FillsItsWindowBehindAQueue(t *testing.T) {
+	g := &graphBuilder{}
+	g.sw("switch")
+	for _, host := range []string{"sender1", "sender2", "receiver1"} {
+		g.host(host, "switch", 20*mbit)
+	}
+	l := up(t, "behind", g.config())
+	const first = 10 // segments
+	var others atomic.Int64
+	behind := func() (err error) {
+		testnet.Until(t, "a flow behind a queue has its first window in flight", func() (filled bool) {
+			err = dial(l, "sender2", "receiver1", 0, func(client, server *net.TCPConn) error {
+				if testnet.ReadTCPInfo(t, client).Min_rtt < 5000 { // us: the queue is not long yet
+					return nil
+				}
+				return sending(client, server, func() error {
+					for i := testnet.ReadTCPInfo(t, client); !filled && i.Bytes_acked <= 1; i = testnet.ReadTCPInfo(t, client) {
+						filled = i.Unacked >= first-1
+					}
+					return nil
+				})
+			})
+			return filled || err != nil
+		})
+		return err
+	}
+	if err := without(t, l, "sender1", "receiver1", &others, behind); err != nil {
+		t.Error(err)
 	}
 }
 
