@@ -166,7 +166,7 @@ func BenchmarkSpread(b *testing.B) {
 		rng := rand.New(rand.NewPCG(uint64(seed), 8))
 		to := fmt.Sprintf("leaf%d.server%d", 2+rng.IntN(3), 1+rng.IntN(7))
 		from := fmt.Sprintf("leaf1.server%d", 1+rng.IntN(7))
-		got := l.spread(b, taps, from, to)
+		got, _ := l.spread(b, taps, from, to)
 		off := 2*float64(max(got[0], got[1]))/float64(got[0]+got[1]) - 1
 		worst = max(worst, off)
 		up, down := l.pinned(b, taps, from, to, 9000+seed)

@@ -119,6 +119,11 @@ func TestSwitch_HiddenSegments(t *testing.T) {
 			}
 		}()
 	}
+	t.Cleanup(func() { // if nothing comes back any more: why
+		if t.Failed() {
+			t.Logf("client %+v\nserver %+v", testnet.ReadTCPInfo(t, pair.Client), testnet.ReadTCPInfo(t, pair.Server))
+		}
+	})
 	endless(pair.Client, pair.Client)
 	endless(pair.Server, pair.Server)
 	m.until(p, "windows are limited", m.limited)

@@ -180,14 +180,15 @@ func (l *Law) sweep(now time.Duration, at *port) {
 // idle reports whether a flow may send and did not for a time.
 func (f *flow) idle(now, after time.Duration) bool { return !f.paused && now-f.sentAt >= after }
 
-// idleAfter returns how long a flow of a port may be without progress before it is idle. A flow with a window of one segment progresses
-// once in a round trip, and the queue is most of that at a slow port. If such a flow were taken for idle, it would keep that window.
+// idleAfter returns how long a flow of a port may be without progress before it is idle: two round trips. A flow with a window of one
+// segment progresses once in a round trip, and the queue is most of that at a slow port. If such a flow were taken for idle, it would
+// keep that window.
 func (l *Law) idleAfter(at *port) time.Duration {
 	if at.rate == 0 {
 		return l.idle
 	}
 	trip := l.rtt + float64(l.p.Threshold.Bytes())/at.rate
-	return max(l.idle, time.Duration(3*trip*float64(time.Second)))
+	return max(l.idle, time.Duration(2*trip*float64(time.Second)))
 }
 
 // byDeadline orders flows by deadline, and equal ones as they came.
