@@ -182,11 +182,8 @@ func (f *flow) idle(now, after time.Duration) bool { return !f.paused && now-f.s
 
 // idleAfter returns how long a flow of a port may be without progress before it is idle: two round trips. A flow with a window of one
 // segment progresses once in a round trip, and the queue is most of that at a slow port. If such a flow were taken for idle, it would
-// keep that window.
+// keep that window. The port's rate must be known.
 func (l *Law) idleAfter(at *port) time.Duration {
-	if at.rate == 0 {
-		return l.idle
-	}
 	trip := l.rtt + float64(l.p.Threshold.Bytes())/at.rate
 	return max(l.idle, time.Duration(2*trip*float64(time.Second)))
 }
