@@ -110,7 +110,7 @@ func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	if err == nil {
 		done := make(chan error, 1)
 		go func() {
-			_, err := io.CopyN(from, zeros{}, int64(bytes))
+			_, err := io.CopyN(from, Zeros{}, int64(bytes))
 			done <- err
 		}()
 		_, err = io.CopyN(io.Discard, to, int64(bytes))
@@ -133,7 +133,7 @@ func SendUnread(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	tb.Helper()
 	err := errors.Join(from.SetWriteDeadline(time.Now().Add(Patience)), to.SetReadDeadline(time.Now().Add(2*Patience)))
 	if err == nil {
-		_, err = io.CopyN(from, zeros{}, int64(bytes))
+		_, err = io.CopyN(from, Zeros{}, int64(bytes))
 	}
 	if err == nil {
 		Until(tb, fmt.Sprintf("all %d bytes from %s are acknowledged", bytes, from.LocalAddr()), func() bool {

@@ -104,11 +104,13 @@ func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 	}
 }
 
-// Some is Each, and returns how many frames the tap has missed: it misses some if a busy machine lets the test wait.
+// Some is Each, and returns how many frames the tap has missed: it misses some if a busy machine lets the test wait. It
+// ends with the frames that passed before the call: on a slow machine more may come while it reads, without an end.
 func (t *Tap) Some(tb testing.TB, f func(s *Segment)) (missed uint32) {
 	tb.Helper()
 	buf, oob := make([]byte, tapBytes), make([]byte, 64)
-	for {
+	began := time.Now()
+	for at := began; !at.After(began); {
 		n, oobn, _, from, err := unix.Recvmsg(t.fd, buf, oob, 0)
 		if errors.Is(err, unix.EAGAIN) {
 			break
@@ -116,15 +118,16 @@ func (t *Tap) Some(tb testing.TB, f func(s *Segment)) (missed uint32) {
 		if err != nil {
 			tb.Fatalf("read from the tap: %v", err)
 		}
+		if at, err = timeOf(oob[:oobn]); err != nil {
+			tb.Fatal(err)
+		}
 		s, ok := parseSegment(buf[:n])
 		if !ok {
 			continue
 		}
+		s.At = at
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok {
 			s.Out = ll.Pkttype == unix.PACKET_OUTGOING
-		}
-		if s.At, err = timeOf(oob[:oobn]); err != nil {
-			tb.Fatal(err)
 		}
 		f(s)
 	}

@@ -75,13 +75,14 @@ func (p *Path) Transfer(tb testing.TB, ip net.IP, cc string, flows, bytes int) [
 
 func send(c net.Conn, bytes int) error {
 	defer c.Close()
-	_, err := io.Copy(c, io.LimitReader(zeros{}, int64(bytes)))
+	_, err := io.Copy(c, io.LimitReader(Zeros{}, int64(bytes)))
 	return err
 }
 
-type zeros struct{}
+// Zeros is read without an end.
+type Zeros struct{}
 
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+func (Zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 func receive(l net.Listener, bytes int) error {
 	c, err := l.Accept()
