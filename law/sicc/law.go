@@ -194,7 +194,7 @@ func (l *Law) arrive(now time.Duration, where law.Port, a *telemetry.PortArrival
 	if l.p.Arrivals == ArrivalsActive {
 		kinds |= telemetry.Resume | telemetry.Found
 	}
-	at.opened += l.began(now, at, a) - int64(min(a.Counts.FIN, 1<<32))
+	at.opened = max(0, at.opened+l.began(now, at, a)-int64(min(a.Counts.FIN, 1<<32))) // SI-9
 	l.counts.Lost += a.Rest
 	for _, p := range a.Pairs {
 		if p.Kinds&kinds != 0 {

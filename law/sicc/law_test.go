@@ -272,13 +272,54 @@ func TestSI7_QueueEnds(t *testing.T) {
 	}
 }
 
-// SI-9: FINs are subtracted, and never leave less than 0 flows.
+// SI-2: printed, kappa is a flag, and now - kappa is the time since the law began: an incast would end at once.
+func TestSI2_AgeOfTheIncast(t *testing.T) {
+	s := newScript(t, nil)
+	s.now = time.Second
+	s.opens(1, 1, 2)
+	s.want("begins", s.interval(120_000), "+1 +2")
+	const kappa = 1 // true
+	if s.now-kappa < time.Duration(s.l.p.MouseDuration) {
+		t.Error("the printed form does not end this incast at once")
+	}
+	n := 1
+	for s.interval(120_000) == "" {
+		n++
+	}
+	if n != 15 {
+		t.Errorf("the incast ends after %d ms, want 15", n)
+	}
+}
+
+// SI-10: the published code takes the part of a second of an incast's age. So an incast that may last 1.5 s never ended.
+func TestSI10_AgeDoesNotWrap(t *testing.T) {
+	s := newScript(t, func(p *Params) { p.MouseDuration = law.Duration(1500 * ms) })
+	s.opens(1, 1, 2)
+	s.want("begins", s.interval(120_000), "+1 +2")
+	begun, published := s.now, false
+	for s.interval(120_000) != "-1 -2" {
+		if s.now-begun > 10*time.Second {
+			t.Fatal("the incast does not end")
+		}
+		published = published || (s.now-begun)%time.Second >= time.Duration(s.l.p.MouseDuration)
+	}
+	if got := s.now - begun; got != 1500*ms || published {
+		t.Errorf("the incast ends after %v, want 1.5 s; the published code ends it: %v", got, published)
+	}
+}
+
+// SI-9: FINs of old flows are subtracted from the SYNs of an interval, as printed, and never leave less than 0 flows.
 func TestSI9_FINs(t *testing.T) {
 	s := newScript(t, nil)
+	both := telemetry.PortArrivals{N: 1, Counts: telemetry.Counts{SYN: 2, FIN: 2}}
+	for n := 1; n <= 2; n++ {
+		both.Pairs = append(both.Pairs, telemetry.Pair{Source: address(n), Destination: address(9), Kinds: telemetry.SYN})
+	}
+	s.step(&telemetry.Arrivals{At: 1, Ports: []telemetry.PortArrivals{both}})
+	s.want("as many flows began as ended", s.interval(120_000), "")
 	s.step(&telemetry.Arrivals{At: 1, Ports: []telemetry.PortArrivals{{N: 1, Counts: telemetry.Counts{FIN: 5}}}})
-	s.want("flows that ended", s.interval(120_000), "")
 	s.opens(1, 1, 2)
-	s.want("those of an earlier interval do not count", s.interval(120_000), "+1 +2")
+	s.want("the flows that ended before are not owed", s.interval(120_000), "+1 +2")
 }
 
 // A pair that begins during an incast is limited at once. A pair that another port still limits is not released.

@@ -138,7 +138,8 @@ func (m *model) arrives(now time.Duration, e *telemetry.Arrivals) (limited []pai
 			kinds |= telemetry.Resume | telemetry.Found
 		}
 		buffer := float64(m.buffer[law.Port{Switch: e.At, N: a.N}])
-		p.began[len(p.began)-1] += m.began(now, p, buffer, &a) - int64(a.Counts.FIN)
+		here := &p.began[len(p.began)-1]
+		*here = max(0, *here+m.began(now, p, buffer, &a)-int64(a.Counts.FIN))
 		for _, listed := range a.Pairs {
 			k := pair{m.vms[listed.Source], listed.Destination}
 			if listed.Kinds&kinds == 0 || k.vm == 0 || slices.Contains(p.pairs, k) {

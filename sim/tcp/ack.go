@@ -74,7 +74,7 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	w.flight = e.inFlight()
 	if after(ack, e.una) {
 		w.flags |= ackAdvanced
-		e.rec.retries = 0
+		e.rec.retries, e.duplicates = 0, 0
 	}
 	if pk.Payload() > 0 || pk.Flags()&network.FIN != 0 {
 		w.flags |= ackData

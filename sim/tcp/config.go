@@ -76,6 +76,7 @@ type Config struct {
 	ECNFallback bool // a SYN that timed out is retransmitted without ECN (RFC 3168 6.1.1.1)
 
 	DupThresh          uint32     // duplicate ACKs or SACKed segments that show a loss (RFC 5681, 6675: 3)
+	AllDuplicates      bool       // RFC 5681 2: every duplicate ACK counts. Linux without SACK counts at most one for each segment behind the hole
 	LimitedTransmit    bool       // RFC 3042
 	RACK               bool       // RFC 8985: loss detection by time; needs SACK
 	TLP                bool       // RFC 8985 7: a probe before the RTO; needs SACK
@@ -119,7 +120,7 @@ func Default(control string) *Config {
 	}
 	switch control {
 	case "newreno":
-		c.Impatient, c.OneCut, c.Options.HalveFlight = true, true, true
+		c.Impatient, c.OneCut, c.Options.HalveFlight, c.AllDuplicates = true, true, true, true
 		return c
 	case "sack":
 		c.SACK, c.Rescue, c.OneCut, c.Options.HalveFlight = true, true, true, true

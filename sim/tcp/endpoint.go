@@ -91,6 +91,7 @@ type Endpoint struct {
 	// Linux's counts, in segments. In flight are packets_out - sacked_out - lost_out + retrans_out.
 	sackedOut, lostOut, retransOut uint32
 	lostPending                    uint32 // lost ones that were not retransmitted
+	duplicates                     uint32 // duplicate ACKs without SACK since SND.UNA moved, or since a timeout
 	delivered                      uint32 // segments acknowledged or SACKed, in total
 
 	win      Window

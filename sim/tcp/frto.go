@@ -35,7 +35,7 @@ func (e *Endpoint) enterLoss(now event.Time) {
 func (e *Endpoint) markAllLost(now event.Time) {
 	w := ackWork{}
 	if !e.sackOK {
-		e.sackedOut = 0
+		e.sackedOut, e.duplicates = 0, 0
 	}
 	for n := e.board.head; n != e.board.tail; n++ {
 		s := e.board.at(n)

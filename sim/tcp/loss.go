@@ -46,7 +46,11 @@ func (e *Endpoint) identify(now event.Time, w *ackWork) {
 // identifyReno is RFC 6582 3.2: the first segment is lost at the third duplicate ACK (step 2), and again at each
 // partial ACK (step 3).
 func (e *Endpoint) identifyReno(w *ackWork) {
-	begins := e.recovery < Recovering && e.sackedOut >= e.profile.DupThresh
+	seen := e.sackedOut
+	if e.profile.AllDuplicates {
+		seen = e.duplicates
+	}
+	begins := e.recovery < Recovering && seen >= e.profile.DupThresh
 	partial := e.recovery == Recovering && w.flags&ackAdvanced != 0
 	if partial {
 		e.rec.partials++
@@ -105,6 +109,7 @@ func (e *Endpoint) addDuplicate(n uint32) {
 	if n == 0 {
 		return
 	}
+	e.duplicates += n
 	prior := e.sackedOut
 	e.sackedOut += n
 	e.limitDuplicates()
