@@ -310,17 +310,24 @@ func (l *Law) groupID(s law.Switch) uint32 {
 	return id
 }
 
+func (l *Law) hostIdle() time.Duration { return time.Duration(l.cfg.HostIdle) * time.Second }
+
 // ageHosts forgets the hosts of switches that stay disconnected. The switches themselves are not forgotten: they may still
 // forward.
 func (l *Law) ageHosts() {
 	for _, d := range sorted(l.switches) {
-		if d.joined || l.now-d.leftAt < time.Duration(l.cfg.HostIdle)*time.Second {
+		if d.joined || l.now-d.leftAt < l.hostIdle() {
 			continue
 		}
 		for _, h := range l.hostsInOrder() {
 			if h.at.Switch == d.id {
 				l.forget(h)
 			}
+		}
+	}
+	for m := range l.clearing { // of hosts that are forgotten: nobody waits for the barriers
+		if l.hosts[m] == nil {
+			l.cleared(m)
 		}
 	}
 }

@@ -96,6 +96,8 @@ type Law struct {
 
 	ordered      []*datapath   // switches that got an order in this step
 	takingOver   time.Duration // end of the take-over; 0: none
+	takeOverMost time.Duration // its latest end
+	takeOverNext time.Duration // begin of the next one at the earliest
 	graphChanged bool          // routes must be found again
 	waving       bool          // a wave is not complete
 	pinsWait     bool          // a pin may find a path now

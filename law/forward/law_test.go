@@ -399,6 +399,30 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// A pin that is asked for while routes must wait is placed when they have changed. The old ones lead over a link that is gone.
+func TestPinned_WhileRoutesWait(t *testing.T) {
+	n := leafSpine(t, 2, 2, 1)
+	n.begin(t)
+	n.AddSwitch(9, 1)
+	n.pretend(9)
+	n.Connect(9)
+	must(t, n.Run(100*time.Millisecond))
+	n.SetLink(at(1, 2), false)
+	n.SetLink(at(1, 3), false)
+	must(t, n.Run(100*time.Millisecond))
+	if !n.law.findingLinks() {
+		t.Fatal("the scenario does not occur")
+	}
+	flow := fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(2), SrcPort: 1000, DstPort: 80}
+	n.Events = append(n.Events, &fabric.PinAsked{Tuple: flow, IdleSeconds: 30})
+	must(t, n.Settle())
+	n.SetLink(at(1, 2), true)
+	must(t, n.Run(2*n.law.cfg.TakeOver))
+	if path := n.law.Path(flow); len(path) != 3 {
+		t.Errorf("path %v", path)
+	}
+}
+
 func TestPinLimit(t *testing.T) {
 	n := leafSpine(t, 2, 1, 1)
 	n.begin(t)

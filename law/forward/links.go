@@ -67,7 +67,7 @@ func (l *Law) probeHeard(at law.Port, frame []byte) {
 func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
 
 // foundAsLink reports whether the switch had the flow of a link for this port when it joined, and the port has been up since
-// then. An earlier controller made the flow: no host can.
+// then. An earlier controller made the flow, or the switch lies (takeOver bounds what that delays).
 func (p *port) foundAsLink() bool { return p.role == lostLink && p.was == 0 && !p.replugged }
 
 // noHosts records that another switch of the fabric is behind a port, in at least one direction. Frames that are flooded there

@@ -131,7 +131,7 @@ func (l *Law) onRoute(p *pin) bool {
 
 // placePins installs pins while no route is changing.
 func (l *Law) placePins() {
-	if l.waving || !l.pinsWait {
+	if l.graphChanged || l.waving || !l.pinsWait { // routes that wait for a change may lead over links that are gone
 		return
 	}
 	l.pinsWait = false

@@ -6,6 +6,7 @@ import (
 
 	"weir/law"
 	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 )
 
 // A peer that connects again and again, each time as another switch, does not keep out later switches. A switch that had a link
@@ -44,6 +45,88 @@ func TestNamesOfSwitches(t *testing.T) {
 	must(t, n.Settle())
 	if s := n.law.Status(); len(s.Switches) != 4 || s.Counts.SwitchesRefused != 1 {
 		t.Errorf("%d switches, %d refused: should be 4 and 1", len(s.Switches), s.Counts.SwitchesRefused)
+	}
+}
+
+// pretend has a switch say that it was part of a fabric: its port 1 had a link, and it has a group.
+func (n *network) pretend(id law.Switch) {
+	s := n.Switches[id]
+	s.Groups[fabric.GroupBase|uint32(id)] = []fabric.PortNo{1}
+	s.Flows[fromLink(1).FlowKey] = fromLink(1)
+}
+
+// A switch that joins again and again, each time with a link that nobody finds, delays changes of routes by seconds, and not for
+// as long as it likes.
+func TestTakeOverIsBounded(t *testing.T) {
+	n := leafSpine(t, 2, 2, 1)
+	n.begin(t)
+	must(t, n.pairs())
+	n.AddSwitch(9, 1)
+	joins := func() {
+		n.pretend(9)
+		n.Connect(9)
+		must(t, n.Run(2*time.Second))
+		n.Disconnect(9)
+	}
+	joins()
+	n.Restart(101) // all traffic must take the other spine
+	n.Disconnect(101)
+	for waited := time.Duration(0); n.pairsQuietly() != nil; waited += 2 * time.Second {
+		if waited > 4*n.law.cfg.TakeOver {
+			t.Fatal("routes do not change while a switch joins again and again")
+		}
+		joins()
+	}
+}
+
+// Names of switches that only say that they had links are forgotten after their hosts, so they do not keep out others for good.
+func TestNamesOfSwitches_Claims(t *testing.T) {
+	c := testConfig()
+	c.SwitchesMax, c.HostIdle = 4, 5
+	n := newNetwork(t, c)
+	for id := law.Switch(100); id < 104; id++ {
+		n.AddSwitch(id, 1)
+		n.pretend(id)
+		n.Connect(id)
+		must(t, n.Run(10*time.Millisecond))
+		n.Disconnect(id)
+	}
+	n.AddSwitch(1, 1)
+	n.Connect(1)
+	must(t, n.Run(6*time.Second))
+	if got := n.law.counts.SwitchesRefused; got != 1 {
+		t.Errorf("%d refused while the others may still forward, want 1", got)
+	}
+	n.Disconnect(1)
+	n.Connect(1)
+	must(t, n.Settle())
+	if d := n.law.switches[1]; d == nil || !d.joined {
+		t.Error("four names without a switch behind them keep out a switch")
+	}
+}
+
+// Hosts that are forgotten leave nothing behind, although many come and go at one port.
+func TestForgottenHostsLeaveNothing(t *testing.T) {
+	n := leafSpine(t, 2, 1, 2)
+	n.begin(t)
+	for round := range 5 {
+		for i := range 10 {
+			m := fabric.MAC{0x0a, 1, 0, 0, byte(round), byte(i)}
+			n.Hosts[m] = at(1, 1)
+			n.Send(m, modelnet.ARP(m, fabric.IPv4{10, 9, byte(round), byte(i)}, fabric.Broadcast, hostIP(1)))
+			must(t, n.Run(time.Second))
+			key := fromHost(m, 1, 0).FlowKey
+			delete(n.Switches[1].Flows, key)
+			n.Events = append(n.Events, &fabric.Expired{Switch: 1, Flow: key})
+			delete(n.Hosts, m)
+			must(t, n.Run(time.Second))
+		}
+	}
+	if n.law.counts.Moves != 0 || len(n.law.hosts) != 4 {
+		t.Fatalf("the scenario does not occur: %d hosts, %+v", len(n.law.hosts), n.law.counts)
+	}
+	if left := len(n.law.clearing); left != 0 {
+		t.Errorf("%d hosts that are forgotten are still being cleared", left)
 	}
 }
 

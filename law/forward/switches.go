@@ -14,7 +14,8 @@ import (
 type datapath struct {
 	id       law.Switch
 	joined   bool
-	linked   bool // had a link, or may have had one
+	linked   bool // had a link
+	claims   bool // says that it had one under an earlier controller
 	again    bool // joined since the last search for routes
 	leftAt   time.Duration
 	joinedAt time.Duration
@@ -109,8 +110,8 @@ func (l *Law) joined(e *fabric.Joined) {
 		d.flows[f.FlowKey] = f
 	}
 	if len(e.Found.Groups) > 0 {
-		d.linked = true
-		l.takingOver = l.now + l.cfg.TakeOver
+		d.claims = true
+		l.takeOver()
 	}
 	l.setMeters(d, e.Found.Meters)
 	l.adopt(d, first)
@@ -120,12 +121,26 @@ func (l *Law) joined(e *fabric.Joined) {
 	l.graphChanged, l.collect = true, true
 }
 
+// takeOver has changes of routes wait until the links of a fabric that already forwards are known again. A switch may say so
+// again and again, so they wait for three times TakeOver, and then not again for twenty times.
+func (l *Law) takeOver() {
+	if l.now >= l.takeOverNext {
+		l.takeOverMost = l.now + 3*l.cfg.TakeOver
+		l.takeOverNext = l.takeOverMost + 20*l.cfg.TakeOver
+	}
+	l.takingOver = min(l.now+l.cfg.TakeOver, l.takeOverMost)
+}
+
 // makeRoom forgets one switch that left, so that peers cannot fill the controller's memory with names. It takes the one that
-// left first and never had a link. A switch that had a link may still forward, and is kept.
+// left first and never had a link. A switch that had a link may still forward, and is kept. One that only says so is kept
+// until its hosts are forgotten.
 func (l *Law) makeRoom() bool {
 	var first *datapath
 	for _, d := range sorted(l.switches) {
-		if !d.joined && !d.linked && (first == nil || d.leftAt < first.leftAt) {
+		if d.joined || d.linked || d.claims && l.now-d.leftAt < l.hostIdle() {
+			continue
+		}
+		if first == nil || d.leftAt < first.leftAt {
 			first = d
 		}
 	}
@@ -180,7 +195,7 @@ func (l *Law) adopt(d *datapath, first bool) {
 		in, out := f.Match.InPort, f.Do.Out
 		switch f.Kind {
 		case fabric.Link:
-			d.linked = true
+			d.claims = true
 			if p := d.ports[in]; p != nil {
 				l.setRole(p, lostLink)
 			}
