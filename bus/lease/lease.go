@@ -63,6 +63,7 @@ type bucket struct {
 	since  time.Duration
 	record Record
 	known  bool // the record was read since the last failure
+	seen   bool // the record, or that there is none, was read at least once
 	other  Holder
 	heard  time.Duration // the last heartbeat of its holder
 
@@ -295,11 +296,11 @@ func (m *Machine) read(e Read, b *bucket) {
 	// A record that was overtaken on its way does no harm: the write of its revision fails.
 	if b.phase == following {
 		b.since = 0 // the next tick may begin
-		if before := b.record.Revision; before != 0 && before != e.Record.Revision && e.Record.Holder != m.cfg.Self {
+		if b.seen && b.record.Revision != e.Record.Revision && e.Record.Holder != m.cfg.Self {
 			b.heard = m.now // a new owner has not sent its heartbeat yet
 		}
 	}
-	b.record, b.known = e.Record, true
+	b.record, b.known, b.seen = e.Record, true, true
 	if b.phase == following || e.Record.Holder == m.cfg.Self || e.Record.Term < b.term {
 		return
 	}

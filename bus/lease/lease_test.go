@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,37 @@ func TestMachine_SharesBuckets(t *testing.T) {
 	}
 	if counts[0]+counts[1] != buckets || counts[0] < buckets/4 || counts[1] < buckets/4 {
 		t.Errorf("they hold %v of %d buckets", counts, buckets)
+	}
+}
+
+// A controller whose first record was written by another one at the same moment waits for that one's heartbeat.
+func TestMachine_LosesTheFirstRecord(t *testing.T) {
+	m, now := New(Config{Self: Holder{"c1", 1}, Buckets: 1}, 0), Silence
+	other := Record{Holder{"c2", 1}, 1, 7}
+	var wrote *Write
+	for ; wrote == nil; now += HeartbeatEvery {
+		for _, o := range slices.Clone(m.Step(now, Tick{})) {
+			switch o := o.(type) {
+			case Ask:
+				m.Step(now, Read{Bucket: 0})
+			case Store:
+				for _, next := range m.Step(now, Stored(o)) {
+					if w, ok := next.(Write); ok {
+						wrote = &w
+					}
+				}
+			}
+		}
+	}
+	m.Step(now, Written{Bucket: 0, Term: wrote.Term})
+	m.Step(now, Read{0, other})
+	lost := now
+	for begun := false; !begun; now += 50 * time.Millisecond {
+		for _, o := range m.Step(now, Tick{}) {
+			if _, begun = o.(Store); begun && now-lost < Silence {
+				t.Fatalf("it takes over %v after the other controller wrote the record", now-lost)
+			}
+		}
 	}
 }
 

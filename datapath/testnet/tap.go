@@ -47,7 +47,10 @@ func (s *Segment) End() uint32 {
 
 // Tap records the headers of all TCP segments at a device: those it sends when they leave the stack, those it
 // receives before the stack has them. So a socket is never ahead of its tap.
-type Tap struct{ fd int }
+type Tap struct {
+	fd     int
+	queued uint32 // frames that were counted and not read yet
+}
 
 const tapBytes = 160 // of a frame: all headers
 
@@ -105,35 +108,30 @@ func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 }
 
 // Some is Each, and returns how many frames the tap has missed: it misses some if a busy machine lets the test wait. It
-// ends with the frames that passed before the call: on a slow machine more may come while it reads, without an end.
+// reads as many frames as have passed before the call: on a slow machine more may come while it reads, without an end.
 func (t *Tap) Some(tb testing.TB, f func(s *Segment)) (missed uint32) {
 	tb.Helper()
+	stats, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	buf, oob := make([]byte, tapBytes), make([]byte, 64)
-	began := time.Now()
-	for at := began; !at.After(began); {
+	for t.queued += stats.Packets - stats.Drops; t.queued > 0; t.queued-- {
 		n, oobn, _, from, err := unix.Recvmsg(t.fd, buf, oob, 0)
-		if errors.Is(err, unix.EAGAIN) {
-			break
-		}
 		if err != nil {
-			tb.Fatalf("read from the tap: %v", err)
-		}
-		if at, err = timeOf(oob[:oobn]); err != nil {
-			tb.Fatal(err)
+			tb.Fatalf("read from the tap, which has %d frames: %v", t.queued, err)
 		}
 		s, ok := parseSegment(buf[:n])
 		if !ok {
 			continue
 		}
-		s.At = at
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok {
 			s.Out = ll.Pkttype == unix.PACKET_OUTGOING
 		}
+		if s.At, err = timeOf(oob[:oobn]); err != nil {
+			tb.Fatal(err)
+		}
 		f(s)
-	}
-	stats, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
-	if err != nil {
-		tb.Fatal(err)
 	}
 	return stats.Drops
 }

@@ -83,10 +83,22 @@ static __always_inline void sweep_group(const struct connection *c, __u32 side, 
 		swept->flows[is_limited(port, c)]++;
 }
 
-static __always_inline void sweep_promise(const struct end *e, const struct swept *swept)
+#define LONG_AGO (1 << 30) // units of 1024 ns, 18 minutes: half of the time after which a time in 32 bits would be in the future again
+
+// Keeps the times of an end from becoming times in the future.
+static __always_inline void sweep_times(struct end *e, __u32 now)
+{
+	if (e->promise && (__s32)(e->promise_until - now) < -LONG_AGO)
+		e->promise_until = now - LONG_AGO;
+	if (e->waits_until && (__s32)(e->waits_until - now) < 0)
+		e->waits_until = 0;
+}
+
+static __always_inline void sweep_promise(struct end *e, const struct swept *swept)
 {
 	struct port_swept *of;
 
+	sweep_times(e, swept->time);
 	if (!e->promise || (__s32)(e->promise_until - swept->time) <= 0)
 		return;
 	of = swept_of((__u32)e->port - 1, swept->now);
@@ -96,7 +108,7 @@ static __always_inline void sweep_promise(const struct end *e, const struct swep
 
 // Adds the live promises of a connection to those of its ports. A global function, which the verifier checks once. As part
 // of the loops in its callers, clang no longer unrolls them, and Linux 6.18 does not load the program (EFAULT).
-__noinline int sweep_promises(const struct connection *c, const struct swept *swept)
+__noinline int sweep_promises(struct connection *c, const struct swept *swept)
 {
 	if (!c || !swept)
 		return 0;

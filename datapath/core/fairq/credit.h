@@ -153,10 +153,12 @@ WEIR_INLINE int credit_counts_other(const struct credit_state *state, weir_u32 p
 }
 
 // Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, without data, or with data
-// that its end had sent before.
+// that its end had sent before. Beyond twice the longest wait nothing is charged: the port drops what is more than its rate.
 WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 			      weir_u32 frame_bytes)
 {
+	if (credit_ahead(state, now_ns) > 2ull * config->wait_ns)
+		return;
 	state->clock_ns = credit_from(state->clock_ns, now_ns) + credit_ns(config, frame_bytes + config->line_bytes);
 }
 

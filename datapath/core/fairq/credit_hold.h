@@ -7,7 +7,7 @@
 
 #include "credit_promise.h"
 
-#define CREDIT_HOLD_MAX_NS (1ull << 25) // after this time without room, 34 ms, requests pass until there is room
+#define CREDIT_HOLD_MAX_NS (1ull << 25) // after this time without room, 34 ms, answers that are expected hold no requests
 #define CREDIT_HOLD_WAITS 4 // a request is held for this number of longest waits at most
 #define CREDIT_HOLD_STEP 1600u // bytes, at the port's rate: the time from one look at the first request that is held to the next,
 #define CREDIT_HOLD_STEP_NS 25000ull // and the least such time
@@ -47,7 +47,8 @@ WEIR_INLINE weir_u32 credit_filled(const struct credit_config *config)
 	return config->target_bytes + above - above / 4;
 }
 
-// Reports whether the buffer has no room for the answer to one more request.
+// Reports whether the buffer has no room for the answer to one more request. Servers that do not answer take room for 34 ms. The
+// backlog itself takes it for the longest wait: requests that pass earlier would fill a buffer that is nearly full.
 WEIR_INLINE int credit_is_full(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 			       weir_u32 backlog_bytes)
 {
@@ -62,7 +63,7 @@ WEIR_INLINE int credit_is_full(const struct credit_config *config, struct credit
 	}
 	if (!state->full_ns)
 		state->full_ns = now_ns;
-	return now_ns - state->full_ns < CREDIT_HOLD_MAX_NS;
+	return now_ns - state->full_ns < (backlog_bytes > credit_filled(config) ? config->wait_ns : CREDIT_HOLD_MAX_NS);
 }
 
 // Returns the time for which the clock counts a promise, in ns.

@@ -15,6 +15,7 @@
 #define CREDIT_NS_MAX (1ll << 30)
 #define CREDIT_LIVE_NS 1000000ull // a promise is live for this time, and twice the time of the capacity
 #define CREDIT_SEGMENT_BYTES 1448u // of a segment on Ethernet
+#define CREDIT_MSS_LEAST 536u     // bytes: of the segments that a cost assumes (RFC 9293 3.7.1). A guest may announce less, and would cost more than it sends
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants,
 #define CREDIT_COMPLETES_SHARE 4 // as long as promises that are not used yet take less than the longest wait / this
@@ -149,7 +150,7 @@ WEIR_INLINE weir_u32 credit_cost(const struct credit_config *config, weir_u32 by
 {
 	if (!bytes || bytes > CREDIT_SPAN_ACK)
 		return 0;
-	bytes += (bytes / (floor_bytes > 1 ? floor_bytes - 1 : 1) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
+	bytes += (bytes / (floor_bytes > CREDIT_MSS_LEAST ? floor_bytes - 1 : CREDIT_MSS_LEAST) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
 	return bytes + bytes / CREDIT_MARGIN;
 }
 
