@@ -383,7 +383,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// New flows have windows before the queue shows them: those of 4 flows may be 40 segments, which fit, those of 5 do not. As
+// SE-17: new flows have windows before the queue shows them: those of 4 flows may be 40 segments, which fit, those of 5 do not. As
 // printed, only the queue counts. A flow whose message is short needs less.
 func TestFirst(t *testing.T) {
 	first := func(p *Params) { p.First = FirstBase }

@@ -202,7 +202,7 @@ func TestAllocate_AsManyAsPossibleBesideOthers(t *testing.T) {
 	})
 }
 
-// As printed, a flow whose share does not fit gets nothing while the rest of the link is unused, so that a set that EDF meets is
+// SE-15: as printed, a flow whose share does not fit gets nothing while the rest of the link is unused, so that a set that EDF meets is
 // missed. Ours meets it.
 func TestAllocate_NoneOfTheRestIsMissed(t *testing.T) {
 	jobs := []job{{0.5 * capacity * 0.030, 30 * ms}, {0.65 * capacity * 0.060, 60 * ms}} // 54 of 60 ms in all
@@ -217,7 +217,7 @@ func TestAllocate_NoneOfTheRestIsMissed(t *testing.T) {
 	}
 }
 
-// The earliest flow is much larger than what the link carries until its deadline. EDF spends the link on it, and later flows
+// SE-16: the earliest flow is much larger than what the link carries until its deadline. EDF spends the link on it, and later flows
 // miss, too. Ours gives it up.
 func TestAllocate_Overload(t *testing.T) {
 	var jobs []job
