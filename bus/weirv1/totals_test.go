@@ -201,6 +201,23 @@ func TestDifferences_BeginAnew(t *testing.T) {
 	}
 }
 
+// GC-1: marks are the new total minus the old one. As printed, old minus new, they are none until the totals begin anew, and then some
+// that nobody made.
+func TestGC1_NewMinusOld(t *testing.T) {
+	d, old := &Differences{}, int64(0)
+	for i, row := range []struct{ total, ours, printed int64 }{{8, 8, 0}, {16, 8, 0}, {16, 0, 0}, {20, 4, 0}, {3, 3, 17}} {
+		e := d.Telemetry(&Telemetry{Origin: &Origin{Incarnation: 1, Sequence: uint64(i + 1)}, IntervalNs: 5e6,
+			Ports: []*PortReport{{Port: 1, MarkedPackets: uint64(row.total)}}})
+		if got := e.Ports[0].Marks.Packets; got != uint64(row.ours) {
+			t.Errorf("%d after %d: %d marks, want %d", row.total, old, got, row.ours)
+		}
+		if printed := max(0, old-row.total); printed != row.printed {
+			t.Errorf("%d after %d: printed %d marks, want %d", row.total, old, printed, row.printed)
+		}
+		old = row.total
+	}
+}
+
 // A guest can send from addresses that no message may have: such pairs are counted and not listed.
 func TestTotals_AddressesOfAGuest(t *testing.T) {
 	good := telemetry.Pair{Source: netip.MustParseAddr("10.0.0.1"), Destination: netip.MustParseAddr("10.0.0.2"), Kinds: telemetry.SYN}

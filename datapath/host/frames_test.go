@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -151,6 +153,45 @@ func TestClamp_SYNACK(t *testing.T) {
 		if !bytes.Equal(out, want.Bytes()) {
 			t.Errorf("\n out  %x\n want %x", out, want.Bytes())
 		}
+	}
+}
+
+// SI-8: the scale of the peer, whose ACKs come, applies: 20000/128. The printed message has the VM's own, which would give 2500.
+func TestSI8_ScaleOfThePeer(t *testing.T) {
+	r := newRig(t, host.Config{})
+	r.grantVM(t, 20000)
+	k := talk{name: "two scales", vmPort: 3100, vmSYN: frames.List(1, frames.MSS(1448), frames.Scale(3)), peerTo: scale7}
+	r.shake(t, &k)
+	r.towards(t, &k, frames.ACK, 60000, 157, limited)
+}
+
+// SH-4: the checksum of a limited ACK is right. As printed (HC + m' - m) it has the wrong sign, and the VM would drop nearly every ACK.
+func TestSH4_Checksum(t *testing.T) {
+	const acks = 500
+	r := newRig(t, host.Config{})
+	k := talk{name: "checksum", vmPort: 3200, vmSYN: frames.List(1, frames.MSS(1448)), peerTo: frames.List(1, frames.MSS(1448))}
+	r.shake(t, &k)
+	random := rand.New(rand.NewPCG(4, 1))
+	dropped := 0
+	for range acks {
+		r.grantVM(t, 1449+random.Uint64N(30_000))
+		in := k.segment(true, frames.ACK, uint16(32_000+random.UintN(33_000)), nil, random.IntN(200)).Bytes()
+		_, out, _ := run(t, r.toVM, in, r.uplink, 0)
+		before, after := frames.Parse(in), frames.Parse(out)
+		if got := after.ChecksumError(); got != 0 || after.Window() >= before.Window() {
+			t.Fatalf("window %d to %d: the checksum is off by %#x", before.Window(), after.Window(), got)
+		}
+		checksum := func(v frames.View) uint32 { return uint32(binary.BigEndian.Uint16(v.Frame[v.L4+16:])) }
+		printed := checksum(before) + uint32(after.Window()) + uint32(^before.Window())
+		for printed>>16 != 0 {
+			printed = printed&0xffff + printed>>16
+		}
+		if printed != checksum(after) {
+			dropped++
+		}
+	}
+	if dropped < acks*9/10 {
+		t.Errorf("as printed only %d of %d are wrong: this test shows nothing", dropped, acks)
 	}
 }
 

@@ -240,17 +240,31 @@ func TestGO2_FractionOfAnInterval(t *testing.T) {
 	}
 }
 
-// GO-6: a VM may get a share of marks that is above its own packets. The fraction is at most 1.
+// GO-6: a VM may get a share of marks that is above its own packets. The fraction is at most 1. The printed test, out_pkts >= marks,
+// takes such a message for silence, and the VM keeps the whole uplink.
 func TestGO6_FractionIsAtMostOne(t *testing.T) {
+	const sent, marked = 100.0, 700.0
 	s := newHostScript(t, 1e9, 1, func(p *Config) { p.Variant = OVS })
 	s.Send(1)
+	printed := 0.0
 	for range 40 {
 		s.Until(s.Now + 5*ms)
-		s.Marks(1, 700)
+		s.Marks(1, marked)
 		s.Send(1)
+		if sent >= marked {
+			printed += (marked/sent - printed) / 16
+		} else {
+			printed -= printed / 16
+		}
 	}
 	if a := s.h.Of(1).State.alpha; a > 1 || a < 0.9 {
 		t.Errorf("alpha is %v", a)
+	}
+	if got := s.rate(1); got < 70 || got > 80 {
+		t.Errorf("%.1f Mbit/s, want 70 to 80", got)
+	}
+	if rate := 1000 * (1 - printed); rate != 1000 {
+		t.Errorf("printed: %.1f Mbit/s, want the whole uplink", rate)
 	}
 }
 

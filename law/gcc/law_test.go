@@ -71,34 +71,32 @@ func (s *script) expect(what, got, want string) {
 	}
 }
 
-// GC-1: new marks are the difference of two readings. The printed sign (old minus new) sends a message only when counters go back.
-// Switches of Weir report differences, so each reading counts as it is.
-func TestGC1_NewMarks(t *testing.T) {
+// Switches report new marks, so each reading counts as it is. TestGC1_NewMinusOld has the difference of two totals.
+func TestReadings_CountAsTheyAre(t *testing.T) {
 	s := newScript(t, nil)
-	total, printed := uint64(0), 0
 	for _, n := range []uint64{8, 8, 0, 4} {
-		before := total
-		total += n
-		if int64(before)-int64(total) > 0 { // Algorithm 2, line 12
-			printed++
-		}
 		want := ""
 		if n > 0 {
 			want = fmt.Sprintf("1:%.2f", float64(n))
 		}
 		s.expect("reading", s.reads(1, marks(1, n, of(1, n))), want)
 	}
-	if printed != 0 {
-		t.Errorf("the printed sign sends %d messages", printed)
-	}
 }
 
-// GC-2: each port divides by its own sources. With the printed beta, which is never reset, the second port's marks would be divided
-// by the sources of both.
+// GC-2: each port divides by its own sources. With the printed beta, which is never reset, the second port's marks are divided by the
+// sources of both.
 func TestGC2_SourcesOfEachPort(t *testing.T) {
 	s := newScript(t, nil)
-	got := s.reads(1, marks(1, 12, of(1, 4), of(2, 4), of(3, 4)), marks(2, 12, of(4, 12)))
-	s.expect("two ports", got, "1:4.00 2:4.00 3:4.00 4:12.00")
+	ours := s.reads(1, marks(1, 12, of(1, 4), of(2, 4), of(3, 4)), marks(2, 12, of(4, 12)))
+	s.expect("two ports", ours, "1:4.00 2:4.00 3:4.00 4:12.00")
+	printed, beta := "", 0
+	for _, sources := range [][]int{{1, 2, 3}, {4}} { // of each port
+		beta += len(sources)
+		for _, vm := range sources {
+			printed += fmt.Sprintf("%d:%.2f ", vm, 12/float64(beta))
+		}
+	}
+	s.expect("printed", printed, "1:4.00 2:4.00 3:4.00 4:3.00 ")
 }
 
 // GC-3: a VM that sends by two ports is a source of both. The printed table keeps its last destination only.
@@ -137,11 +135,32 @@ func TestGC4_NothingIsLost(t *testing.T) {
 	}
 }
 
-// GC-6: all ports of all switches.
+// GC-4, GC-5: the messages of a port add up to its marks. The published code divides by the sources of each destination, and two
+// destinations of both sources get twice the marks. Listing 9 prints the undivided count in each message. The bytes of ours are in
+// TestIP_Vectors and TestCarryMarks.
+func TestGC4_GC5_MessagesAddUp(t *testing.T) {
+	s := newScript(t, nil)
+	s.expect("two sources", s.reads(1, marks(1, 12, of(1, 6), of(2, 6))), "1:6.00 2:6.00")
+	code, listing := 0, 0
+	for _, sources := range [][]int{{1, 2}, {1, 2}} { // of each destination
+		for range sources {
+			code += 12 / len(sources)
+			listing += 12
+		}
+	}
+	if code != 24 || listing != 48 {
+		t.Errorf("of 12 marks the code sends %d, Listing 9 %d", code, listing)
+	}
+}
+
+// GC-6: all ports of all switches. The published code reads one port of one switch: one of these six messages.
 func TestGC6_AllPorts(t *testing.T) {
 	s := newScript(t, nil)
 	for sw := law.Switch(1); sw <= 3; sw++ {
 		s.expect(fmt.Sprint("switch ", sw), s.reads(sw, marks(7, 4, of(1, 4)), marks(9, 2, of(2, 2))), "1:4.00 2:2.00")
+	}
+	if c := s.l.Counts(); c.Sent != 6 {
+		t.Errorf("%d messages, want 6", c.Sent)
 	}
 }
 

@@ -53,6 +53,20 @@ func TestSE1_WindowsFillTheTotal(t *testing.T) {
 	s.want("45.98 segments", s.congested(true), "1=17520 2..4=16060")
 }
 
+// SE-2: a message without a deadline is not due: its flow has the base window and the rest. As printed its remaining time of 0 is that of
+// a deadline, and it asks for RSize/0, which never fits.
+func TestSE2_NoDeadlineIsNotDue(t *testing.T) {
+	s := newScript(t, paper)
+	s.began(1, 2)
+	s.declared(1, 0, 1_000_000)
+	s.declared(2, 100*ms, 4_000_000)
+	s.want("ours", s.congested(true), "1=62000 2=8000")
+	left, none := 1e6, 0.0
+	if need := left / none * 200e-6; need <= 70_000 {
+		t.Errorf("printed: a window of %v bytes fits", need)
+	}
+}
+
 // SE-3: the body of the paper gives the rest to flows without deadline, the abstract to deadlines.
 func TestSE3_Spare(t *testing.T) {
 	for spare, want := range map[string]string{
@@ -369,7 +383,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// New flows have windows before the queue shows them: those of 4 flows may be 40 segments, which fit, those of 5 do not. As
+// SE-17: new flows have windows before the queue shows them: those of 4 flows may be 40 segments, which fit, those of 5 do not. As
 // printed, only the queue counts. A flow whose message is short needs less.
 func TestFirst(t *testing.T) {
 	first := func(p *Params) { p.First = FirstBase }

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"weir/datapath/native"
 	"weir/experiment"
 	"weir/law"
+	"weir/law/droptail"
 	"weir/law/gcc"
 	"weir/sim/event"
 	"weir/sim/network"
@@ -46,7 +48,6 @@ func (k *talk) field(s *seen, side int, flags uint16, payload int32, ecn uint8) 
 }
 
 // GO-3, GO-4, GS-7: ECT is set on all that leaves a VM, and the field of what arrives is cleared, in packets that are forwarded.
-// Listing 4 sets no ECT, so nothing could be marked; Listing 5 clears nothing, so DCTCP would see each mark.
 func TestGCC_ClearsAll(t *testing.T) {
 	b, s := newGCCBed(t, func(*gcc.Config) {})
 	k := b.talk(0, "sender1", "receiver1")
@@ -66,6 +67,35 @@ func TestGCC_ClearsAll(t *testing.T) {
 			if wire != network.ECT0 || arrived != network.NotECT {
 				t.Errorf("%s with %d: %d on the wire, %d at the VM; want ECT(0) and Not-ECT", row.what, ecn, wire, arrived)
 			}
+		}
+	}
+}
+
+// GO-3, GO-4: Listing 4 sets no ECT, so a queue above its threshold marks nothing of a VM without ECN. Listing 5 clears nothing, so a VM
+// sees each mark.
+func TestGO3_GO4_Listings(t *testing.T) {
+	b := newBedOf(t, twoSenders, droptail.Name, *droptail.Spec().Params().(*droptail.Params), "switch")
+	printed := &seen{}
+	b.net.PortByName("switch->receiver1").SetLaws(printed)
+	listings := b.talk(0, "sender1", "receiver1")
+	b, ours := newGCCBed(t, func(*gcc.Config) {})
+	k := b.talk(0, "sender1", "receiver1")
+	above := func(ecn uint8) native.MarkVerdict {
+		return native.Mark(native.MarkConfig{ThresholdBytes: 30_000}, 30_001, ecn)
+	}
+	for _, row := range []struct {
+		what    string
+		k       *talk
+		s       *seen
+		verdict native.MarkVerdict
+		arrived uint8
+	}{
+		{"ours", k, ours, native.MarkSetCE, network.NotECT},
+		{"the listings", listings, printed, native.MarkPassNotECT, network.CE},
+	} {
+		wire, arrived := row.k.field(row.s, 0, network.ACK, 1000, network.NotECT)
+		if v := above(wire); v != row.verdict || arrived != row.arrived {
+			t.Errorf("%s: %d on the wire, for which the queue decides %v; the VM sees %d", row.what, wire, v, arrived)
 		}
 	}
 }

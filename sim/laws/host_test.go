@@ -181,3 +181,86 @@ func TestHosts_SilentOwner(t *testing.T) {
 		b.expect("granted again: 10000/128", k.window(1), 79)
 	}
 }
+
+// segmentGrant is what SICC gives a pair: the smallest window.
+func (k *talk) segmentGrant(lease time.Duration) law.Grant {
+	return law.Grant{Owner: 1, Key: law.Key{Pair: law.Pair{VM: 1, Peer: HostAddress(k.to)}}, Value: 1, Lease: lease}
+}
+
+// SI-8: the receiver's ACKs reach the data's source, and the receiver's scale applies to them. The printed message has the source's own.
+func TestSI8_ScaleOfTheReceiver(t *testing.T) {
+	for _, row := range []struct {
+		scale         [2]int8 // of the source, of the receiver
+		ours, printed uint16
+	}{
+		{[2]int8{3, 7}, 12, 182},
+		{[2]int8{7, 3}, 183, 11},
+	} {
+		b, _, vms := newHosts(t, false)
+		k := b.talk(0, "sender1", "receiver1")
+		k.scale = row.scale
+		k.opens()
+		b.grant(vms[0], k.segmentGrant(10*time.Second))
+		b.expect("a segment and a byte", k.window(1), row.ours)
+		if printed := uint16(1460) >> row.scale[0]; printed != row.printed || printed == row.ours {
+			t.Errorf("printed: %d, want %d", printed, row.printed)
+		}
+	}
+}
+
+// SH-1, SH-2, SH-3: the limit is a segment in units of the receiver's scale, rounded up, and never above the field that came. The printed
+// forms stop the flow, cut the segment, or open a smaller window.
+func TestSH_LimitAtTheHost(t *testing.T) {
+	mss := uint16(1460)
+	for _, row := range []struct {
+		item                 string
+		scale                int8
+		field, ours, printed uint16
+	}{
+		{"SH-1: M >> M", 7, 60_000, 12, mss >> mss},
+		{"SH-2: rounded down", 7, 60_000, 12, mss >> 7},
+		{"SH-2: rounded down to nothing", 11, 60_000, 1, mss >> 11},
+		{"SH-3: a smaller window", 7, 5, 5, 1500 >> 7},
+		{"SH-3: a closed window", 7, 0, 0, 1500 >> 7},
+		{"SH-3: one scale for each device, that of another connection", 0, 60_000, 1461, 1500 >> 7},
+	} {
+		b, _, vms := newHosts(t, false)
+		b.talk(0, "sender1", "receiver1").opens() // its scale is 7
+		k := b.talk(1, "sender1", "receiver1")
+		k.scale = [2]int8{row.scale, row.scale}
+		k.opens()
+		b.grant(vms[0], k.segmentGrant(10*time.Second))
+		b.expect(row.item, k.says(1, network.ACK, 0, row.field).Window(), row.ours)
+		if row.printed == row.ours {
+			t.Errorf("%s: the printed form does the same", row.item)
+		}
+	}
+}
+
+// SH-5: a limit whose OFF is lost ends with its lease, although the controller lives. As printed only an OFF ends it.
+func TestSH5_LostOFF(t *testing.T) {
+	fields := func(lease time.Duration) (inTime, after uint16) {
+		b, h, vms := newHosts(t, false)
+		k := b.talk(0, "sender1", "receiver1")
+		k.opens()
+		b.grant(vms[0], k.segmentGrant(lease))
+		lives := func(times int, every event.Time) {
+			for range times {
+				b.wait(every)
+				h.Heartbeat(1, b.net.Queue.Now())
+			}
+		}
+		lives(3, 250*event.Millisecond)
+		b.wait(240 * event.Millisecond)
+		inTime = k.window(1) // at 0.99 s
+		lives(2, 230*event.Millisecond)
+		return inTime, k.window(1)
+	}
+	inTime, after := fields(time.Second)
+	b := &bed{t: t}
+	b.expect("before the lease ends", inTime, 12)
+	b.expect("after its release", after, 60_000)
+	if _, printed := fields(time.Hour); printed != 12 {
+		t.Errorf("printed: a window field of %d, want 12", printed)
+	}
+}
