@@ -15,6 +15,7 @@ import (
 
 const (
 	joinTimeout    = 10 * time.Second // for reading role, ports and all flows
+	refuseTimeout  = time.Second      // for the laws' goroutine to record why a switch cannot join
 	confirmTimeout = 5 * time.Second  // for a switch to carry out its orders
 	earlyMax       = 4096             // events that wait for the switch to join
 	readings       = 3                // of a switch with more than earlyMax changes while it is read
@@ -60,12 +61,19 @@ func (c *Core) Up(conn *channel.Conn) {
 		ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 		defer cancel()
 		if err := c.join(ctx, s); err != nil {
-			c.counts.notManaged.Add(1)
-			c.log.Warn("switch cannot join", "switch", s.id, "error", err)
-			conn.Close()
-			c.Do(ctx, func() { c.refuse(s.id, err) })
+			c.cannotJoin(s, err)
 		}
 	}()
+}
+
+// cannotJoin ends the connection of a switch that is not managed, and records the reason.
+func (c *Core) cannotJoin(s *session, err error) {
+	c.counts.notManaged.Add(1)
+	c.log.Warn("switch cannot join", "switch", s.id, "error", err)
+	s.conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout) // the time for joining may be over
+	defer cancel()
+	c.Do(ctx, func() { c.refuse(s.id, err) })
 }
 
 // join reads the switch and passes its state to the laws. If the laws lacked an event, they would count on a port or a flow that
