@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +70,7 @@ func (c *Core) Up(conn *channel.Conn) {
 // cannotJoin ends the connection of a switch that is not managed, and records the reason.
 func (c *Core) cannotJoin(s *session, err error) {
 	c.counts.notManaged.Add(1)
-	c.log.Warn("switch cannot join", "switch", s.id, "error", err)
+	s.conn.Log(slog.LevelWarn, "switch cannot join", "switch", s.id, "error", err)
 	s.conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout) // the time for joining may be over
 	defer cancel()
@@ -99,7 +100,7 @@ func (c *Core) enter(s *session, joined *fabric.Joined) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped > 0 {
-		c.log.Warn("too many changes before the switch joined: it is read again", "switch", s.id, "kept", len(s.early), "dropped", s.dropped)
+		s.conn.Log(slog.LevelWarn, "too many changes before the switch joined: it is read again", "switch", s.id, "kept", len(s.early), "dropped", s.dropped)
 		return false
 	}
 	c.turns.must(s, joined)
@@ -123,7 +124,7 @@ func (c *Core) Down(conn *channel.Conn, err error) {
 	if s == nil {
 		return
 	}
-	c.log.Info("switch left", "switch", s.id, "reason", err)
+	conn.Log(slog.LevelInfo, "switch left", "switch", s.id, "reason", err)
 	c.post(s, &fabric.Left{Switch: s.id})
 }
 
@@ -200,10 +201,10 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 		}
 	case *openflow.ErrorMessage:
 		c.counts.ordersRefused.Add(1)
-		c.log.Error("a switch refused an order", "switch", s.id, "error", m.Error(), "xid", h.XID, "order", clip(fmt.Sprintf("%x", m.Data)))
+		conn.Log(slog.LevelError, "a switch refused an order", "switch", s.id, "error", m, "xid", h.XID) // m as text has the order
 		if forwards(m.Data) {
 			wait := c.patience.refused(s.id, time.Now())
-			c.log.Error("the switch lacks a flow or group for forwarding: its connection is ended, and all orders are sent again after it has joined", "switch", s.id, "after", wait)
+			conn.Log(slog.LevelError, "the switch lacks a flow or group for forwarding: its connection is ended, and all orders are sent again after it has joined", "switch", s.id, "after", wait)
 			conn.Close()
 		}
 	}
