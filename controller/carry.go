@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 
 	"weir/law"
@@ -60,7 +61,7 @@ func (c *Core) carry(l *namedLaw, a law.Action) {
 		_, err = s.conn.Send(m)
 	}
 	if err != nil && s.conn.Err() == nil {
-		c.log.Error("cannot send an order to a switch: its connection is ended", "switch", s.id, "error", err)
+		s.conn.Log(slog.LevelError, "cannot send an order to a switch: its connection is ended", "switch", s.id, "error", err)
 		s.conn.Close()
 	}
 }
@@ -138,7 +139,7 @@ func (c *Core) barrier(s *session, a fabric.Barrier) error {
 			return
 		}
 		if s.conn.Err() == nil {
-			c.log.Error("a switch does not confirm its orders: its connection is ended", "switch", s.id, "error", err)
+			s.conn.Log(slog.LevelError, "a switch does not confirm its orders: its connection is ended", "switch", s.id, "error", err)
 			s.conn.Close()
 		}
 	}()

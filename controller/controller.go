@@ -200,7 +200,7 @@ func (c *Core) take(e event) {
 		c.sessions[in.Switch] = e.from
 		delete(c.refused, in.Switch)
 		c.counts.joined.Add(1)
-		c.log.Info("switch joined", "switch", in.Switch, "address", e.from.conn.RemoteAddr(), "ports", len(in.Ports),
+		e.from.conn.Log(slog.LevelInfo, "switch joined", "switch", in.Switch, "ports", len(in.Ports),
 			"flows", len(in.Found.Flows), "groups", len(in.Found.Groups))
 	case *fabric.Left:
 		if c.sessions[in.Switch] != e.from {

@@ -86,6 +86,24 @@ func TestEarlyEvents(t *testing.T) {
 	})
 }
 
+// A switch that does not answer while it is read is not managed, and the status says why.
+func TestJoinTimeout_Refused(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		r := b.controller("a", nil)
+		b.until("it is at work", func() bool { return b.serves(0) })
+		const switches = 20
+		for id := range uint64(switches) {
+			mute := func(*remote, uint32) error { return nil }
+			b.connect(model{id: id + 1, ports: 1, flows: mute}, "a", time.Hour)
+		}
+		time.Sleep(2 * joinTimeout)
+		s := r.status(b.ctx)
+		if n := r.term.Load().core.counts.notManaged.Load(); n != switches || len(s.Refused) != switches {
+			b.t.Errorf("%d switches are not managed, and the status names %d of them; want %d", n, len(s.Refused), switches)
+		}
+	})
+}
+
 // Events may come while a switch waits for its turn after a refusal. The tables that are read then contain them all.
 func TestEarlyEvents_BeforeReading(t *testing.T) {
 	inBubble(t, func(b *bubble) {

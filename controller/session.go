@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 const (
 	joinTimeout    = 10 * time.Second // for reading role, ports and all flows
+	refuseTimeout  = time.Second      // for the laws' goroutine to record why a switch cannot join
 	confirmTimeout = 5 * time.Second  // for a switch to carry out its orders
 	earlyMax       = 4096             // events that wait for the switch to join
 	readings       = 3                // of a switch with more than earlyMax changes while it is read
@@ -60,12 +62,19 @@ func (c *Core) Up(conn *channel.Conn) {
 		ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 		defer cancel()
 		if err := c.join(ctx, s); err != nil {
-			c.counts.notManaged.Add(1)
-			c.log.Warn("switch cannot join", "switch", s.id, "error", err)
-			conn.Close()
-			c.Do(ctx, func() { c.refuse(s.id, err) })
+			c.cannotJoin(s, err)
 		}
 	}()
+}
+
+// cannotJoin ends the connection of a switch that is not managed, and records the reason.
+func (c *Core) cannotJoin(s *session, err error) {
+	c.counts.notManaged.Add(1)
+	s.conn.Log(slog.LevelWarn, "switch cannot join", "switch", s.id, "error", err)
+	s.conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout) // the time for joining may be over
+	defer cancel()
+	c.Do(ctx, func() { c.refuse(s.id, err) })
 }
 
 // join reads the switch and passes its state to the laws. If the laws lacked an event, they would count on a port or a flow that
@@ -91,7 +100,7 @@ func (c *Core) enter(s *session, joined *fabric.Joined) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped > 0 {
-		c.log.Warn("too many changes before the switch joined: it is read again", "switch", s.id, "kept", len(s.early), "dropped", s.dropped)
+		s.conn.Log(slog.LevelWarn, "too many changes before the switch joined: it is read again", "switch", s.id, "kept", len(s.early), "dropped", s.dropped)
 		return false
 	}
 	c.turns.must(s, joined)
@@ -115,7 +124,7 @@ func (c *Core) Down(conn *channel.Conn, err error) {
 	if s == nil {
 		return
 	}
-	c.log.Info("switch left", "switch", s.id, "reason", err)
+	conn.Log(slog.LevelInfo, "switch left", "switch", s.id, "reason", err)
 	c.post(s, &fabric.Left{Switch: s.id})
 }
 
@@ -192,10 +201,10 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 		}
 	case *openflow.ErrorMessage:
 		c.counts.ordersRefused.Add(1)
-		c.log.Error("a switch refused an order", "switch", s.id, "error", m.Error(), "xid", h.XID, "order", clip(fmt.Sprintf("%x", m.Data)))
+		conn.Log(slog.LevelError, "a switch refused an order", "switch", s.id, "error", m, "xid", h.XID) // m as text has the order
 		if forwards(m.Data) {
 			wait := c.patience.refused(s.id, time.Now())
-			c.log.Error("the switch lacks a flow or group for forwarding: its connection is ended, and all orders are sent again after it has joined", "switch", s.id, "after", wait)
+			conn.Log(slog.LevelError, "the switch lacks a flow or group for forwarding: its connection is ended, and all orders are sent again after it has joined", "switch", s.id, "after", wait)
 			conn.Close()
 		}
 	}

@@ -280,7 +280,7 @@ func packetOut(a fabric.PacketOut) *openflow.PacketOut {
 	return m
 }
 
-// foreign describes a flow in one of Weir's tables that is not Weir's.
+// foreign describes a flow in one of Weir's tables that is not Weir's. A match may have 64 KB: its text is cut.
 func foreign(s *openflow.FlowStats) string {
-	return fmt.Sprintf("table %d priority %d cookie %#x %v", s.TableID, s.Priority, s.Cookie, s.Match)
+	return fmt.Sprintf("table %d priority %d cookie %#x %.200s", s.TableID, s.Priority, s.Cookie, s.Match)
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"weir/law/fabric"
@@ -73,6 +74,14 @@ func TestFlowsOfOthers(t *testing.T) {
 		if f, ours, ok := readFlow(&s); ours && ok {
 			t.Errorf("%+v is taken for %+v", s, f)
 		}
+	}
+}
+
+// The text about a foreign flow is short, even if its match is long.
+func TestForeign_LongMatch(t *testing.T) {
+	long := slices.Repeat(openflow.Match{openflow.InPort(1)}, 8000)
+	if s := foreign(&openflow.FlowStats{Match: long}); len(s) > 300 || !strings.Contains(s, "in_port=1") {
+		t.Errorf("%d bytes: %.300s", len(s), s)
 	}
 }
 

@@ -2,6 +2,8 @@ package channel
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,6 +196,37 @@ func TestLog_Bounded(t *testing.T) {
 			t.Errorf("%d lines, want 11", lines)
 		}
 		has(t, w.log.String(), "lines_left_out=991") // of 1002, with the one about the switch
+	})
+}
+
+// TestLog_ManyConnections: many short connections cannot fill the log either, and the lines that are left out are counted.
+func TestLog_ManyConnections(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		const connections = 3000 // with two lines each
+		for range connections {
+			f, c := w.join(1)
+			_ = f.nc.Close()
+			w.ended(c, CausePeerClosed)
+		}
+		if n := strings.Count(w.log.String(), "\n"); n != 2000 {
+			t.Errorf("%d lines, want 2000", n)
+		}
+		time.Sleep(s1)
+		w.join(1)
+		has(t, w.log.String(), "lines_left_out=4000")
+	})
+}
+
+// TestLog_LongText: a long text of a peer is clipped.
+func TestLog_LongText(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		_, c := w.join(1)
+		before := len(w.log.String())
+		long := strings.Repeat("x", 60000)
+		c.log.say(levelWarn, "a message", "error", errors.New(long), "text", long)
+		if n := len(w.log.String()) - before; n < 2*argBytes || n > 2*argBytes+200 {
+			t.Errorf("a line of %d bytes", n)
+		}
 	})
 }
 

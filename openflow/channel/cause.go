@@ -82,7 +82,7 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	return fmt.Sprintf("the switch refused message %#x: %s", e.XID, clip(e.Message.String()))
+	return fmt.Sprintf("the switch refused message %#x: %s", e.XID, clip(e.Message.String(), textBytes))
 }
 
 // UnexpectedReplyError is for an answer of another kind than was asked for.
@@ -92,9 +92,11 @@ func (e *UnexpectedReplyError) Error() string {
 	return fmt.Sprintf("the switch answered with %s instead of %s", e.Got, e.Want)
 }
 
-// clip shortens a peer's text for a log.
-func clip(s string) string {
-	const most = 200
+// textBytes limits a peer's text in an error.
+const textBytes = 200
+
+// clip shortens a peer's text.
+func clip(s string, most int) string {
 	if len(s) > most {
 		return s[:most] + "..."
 	}

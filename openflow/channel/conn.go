@@ -101,7 +101,7 @@ func (s *Server) newConn(nc net.Conn, state *tls.ConnectionState) *Conn {
 			now:       now, heard: now, echoed: now,
 		},
 	}
-	c.log = lines{log: s.log.With("peer", c.remote), limit: rate.NewLimiter(rate.Limit(l.LogLines), 10*l.LogLines)}
+	c.log = lines{log: s.log.With("peer", c.remote), limit: rate.NewLimiter(rate.Limit(l.LogLines), 10*l.LogLines), all: &s.connLines}
 	c.out.init()
 	return c
 }

@@ -113,9 +113,9 @@ func (c *Conn) refusedHandshake(body []byte) *CloseError {
 		return closed(CauseHandshake, "%w", err)
 	}
 	if m.ErrorType == openflow.ErrorHelloFailed {
-		return closed(CauseVersion, "the switch refused the controller's hello: %s", clip(m.String()))
+		return closed(CauseVersion, "the switch refused the controller's hello: %s", clip(m.String(), textBytes))
 	}
-	return closed(CauseHandshake, "the switch answered with an error: %s", clip(m.String()))
+	return closed(CauseHandshake, "the switch answered with an error: %s", clip(m.String(), textBytes))
 }
 
 // farewell writes a last message and waits until the peer has it, at most until the handshake's deadline and one second. If a

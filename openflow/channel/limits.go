@@ -35,7 +35,7 @@ type Limits struct {
 	Messages      int // per second of other unasked messages; more are read later; as many at once [20000]
 	ReadBytes     int // per second of all; more are read later; a quarter of it at once [256 MiB]
 
-	LogLines int // per second and connection; more are counted; ten times as many at once [1]
+	LogLines int // per second and connection; more are counted; ten times as many at once; 20 of all connections, 2000 at once [1]
 }
 
 // queueMin leaves room for the messages of a handshake; readMin is a full read buffer.

@@ -102,7 +102,8 @@ func (s *Server) exit(address string) {
 }
 
 // claim takes the datapath id for this connection. Another connection keeps the id if its switch answers, so that nobody can
-// replace a switch by using its id. If it does not answer, the same switch has connected again.
+// replace a switch by using its id. If it does not answer, the same switch has connected again. If ctx, the time of this
+// connection's handshake, ends during the probe, the other connection stays: this one's peer could choose that moment.
 func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 	id := c.DatapathID()
 	if c.features.AuxiliaryID != 0 {
@@ -120,6 +121,9 @@ func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 		if old.alive(ctx) {
 			return closed(CauseDuplicate, "switch %s is connected from %s and answers", hexID(id), old.remote)
 		}
+		if ctx.Err() != nil {
+			return closed(CauseHandshake, "the handshake ended before the earlier connection of switch %s could answer", hexID(id))
+		}
 		old.shut(closed(CauseReplaced, "the switch did not answer when %s connected with its datapath id", c.remote))
 		select {
 		case <-old.gone:
@@ -129,7 +133,8 @@ func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 	}
 }
 
-// alive reports whether the switch answers within ProbeTimeout, or may have answered while this side was busy.
+// alive reports whether the switch answers within ProbeTimeout, or may have answered while this side was busy. False means nothing
+// if ctx has ended.
 func (c *Conn) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.srv.limits.ProbeTimeout)
 	defer cancel()

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"context"
 	"net"
 	"strings"
 	"testing"
@@ -64,6 +65,71 @@ func TestDuplicate_BusyHandler(t *testing.T) {
 		thief.greet(1)
 		thief.hangup()
 		time.Sleep(10 * s1)
+		if c.Err() != nil || w.server.Conn(1) != c {
+			t.Error(c.Err())
+		}
+	})
+}
+
+// slowly answers echo requests after a delay, until the connection ends.
+func (f *fakeSwitch) slowly(delay time.Duration) {
+	go func() {
+		for {
+			h, m, err := f.read()
+			if err != nil {
+				return
+			}
+			if _, is := m.(*openflow.EchoRequest); !is {
+				continue
+			}
+			time.Sleep(delay)
+			if b, err := openflow.Append(nil, h.XID, &openflow.EchoReply{}); err == nil {
+				_, _ = f.nc.Write(b) // the controller may have gone
+			}
+		}
+	}()
+}
+
+// TestDuplicate_LateNewcomer: a newcomer's handshake ends at its timeout, while the honest switch's answer is on its way. The
+// honest switch stays.
+func TestDuplicate_LateNewcomer(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		f, c := w.join(1)
+		f.slowly(100 * ms)
+		thief := w.connect()
+		thief.expect(openflow.TypeHello)
+		time.Sleep(10*s1 - 50*ms) // HandshakeTimeout is 10 s
+		thief.send(0, &openflow.Hello{Versions: []uint8{openflow.Version13}})
+		h, _ := thief.expect(openflow.TypeFeaturesRequest)
+		thief.send(h.XID, &openflow.FeaturesReply{DatapathID: 1})
+		thief.hangup()
+		time.Sleep(s1)
+		synctest.Wait()
+		if st := w.server.Stats(); c.Err() != nil || w.server.Conn(1) != c || st.Ended[CauseHandshake] != 1 {
+			t.Errorf("%v, %+v", c.Err(), st)
+		}
+	})
+}
+
+// TestDuplicate_PushedOut: a newcomer is pushed out, or the server ends, while the honest switch's answer is on its way. That
+// ends the probe at once, and the honest switch stays.
+func TestDuplicate_PushedOut(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		f, c := w.join(1)
+		f.slowly(500 * ms)
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		defer ours.Close()
+		newcomer := w.server.newConn(ours, nil)
+		newcomer.features.DatapathID = 1
+		ctx, cancel := context.WithTimeout(w.t.Context(), 10*s1)
+		time.AfterFunc(100*ms, cancel) // as pushOut and the end of Serve do
+		begun := time.Now()
+		why := w.server.claim(ctx, newcomer)
+		if took := time.Since(begun); why == nil || why.Cause != CauseHandshake || took != 100*ms {
+			t.Errorf("%v after %v", why, took)
+		}
+		time.Sleep(s1) // the answer comes
 		if c.Err() != nil || w.server.Conn(1) != c {
 			t.Error(c.Err())
 		}

@@ -36,6 +36,7 @@ type Server struct {
 	limits      Limits
 	log         *slog.Logger
 	lines       lines
+	connLines   lines // limits the lines of all connections together
 	admit       func(c *Conn) error
 
 	mu         sync.Mutex
@@ -66,6 +67,8 @@ func NewServer(c Config) (*Server, error) {
 	}
 	// Peers decide how often connections begin and end, so the log of that is limited.
 	s.lines = lines{log: s.log, limit: rate.NewLimiter(20, 200)}
+	// More at once, because all switches of a fabric connect within seconds after a controller has begun.
+	s.connLines.limit = rate.NewLimiter(20, 2000)
 	return s, nil
 }
 
