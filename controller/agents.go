@@ -242,6 +242,8 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 	if part := m.GetInventory(); part != nil {
 		a.inventory(now, ag, part, m.GetHost() != 0)
 	}
+	a.apply(now, ag, 0)
+	a.apply(now, ag, 1)
 	if s := m.GetState(); s != nil {
 		if m.GetHost() != 0 {
 			ag.refusals, ag.shares.state = s.GetRefused(), s.GetHostPlan()
