@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"weir/bus"
 	"weir/bus/inband"
 	leases "weir/bus/lease"
@@ -20,8 +22,11 @@ import (
 
 const (
 	// agentSilence is how long an agent may send nothing: it sends its state every 250 ms. Its grants end at about the same time.
-	agentSilence  = 1500 * time.Millisecond
-	eventsWaiting = 256 // messages of one agent that wait for the laws; further ones are dropped
+	agentSilence = 1500 * time.Millisecond
+	// inventoryEvery is the least time between two inventories of an agent's role: each is work for all laws and policies.
+	inventoryEvery = time.Second
+	linesBurst     = 10  // log lines of an agent's inventories at once; then one a minute
+	eventsWaiting  = 256 // messages of one agent that wait for the laws; further ones are dropped
 )
 
 // agents passes the reports of agents to the laws, and remembers who has which switch, host and VM. All methods run on the laws'
@@ -39,7 +44,7 @@ type agents struct {
 	switches  claims[law.Switch]
 	hosts     claims[law.Host]
 	vms       claims[law.VM]
-	addresses map[netip.Addr]law.VM
+	addresses claims[netip.Addr]
 	looked    time.Duration // when silent agents were looked for, on the core's clock
 
 	policies *policies // nil: none, in tests
@@ -72,6 +77,7 @@ type agent struct {
 	inventories [2]struct { // of the roles switch and host, which report apart
 		parts  weirv1.Parts
 		serial uint64
+		next   *weirv1.Inventory // complete, and not applied yet
 		whole  *weirv1.Inventory
 	}
 	version string
@@ -86,53 +92,16 @@ type agent struct {
 	host  law.Host
 	ports []inventory.Port
 	has   map[law.VM]inventory.VM // that it reports; claims has who may have them
-}
+	at    map[netip.Addr]law.VM   // addresses of its VMs; claims has who may have them
 
-// claims has the agents that report a number. The first one has it, and the others wait until it reports the number no longer
-// or is silent. So an agent cannot take a VM from another, and a VM can move.
-type claims[N comparable] map[N][]*agent
-
-// of returns the agent that has n; nil: none.
-func (c claims[N]) of(n N) *agent {
-	if all := c[n]; len(all) > 0 {
-		return all[0]
-	}
-	return nil
-}
-
-func (c claims[N]) add(n N, a *agent) {
-	for _, other := range c[n] {
-		if other == a {
-			return
-		}
-	}
-	c[n] = append(c[n], a)
-}
-
-// remove returns the agent that has n now, if a had it before; nil: nothing changed, or nobody has it.
-func (c claims[N]) remove(n N, a *agent) *agent {
-	all := c[n]
-	for i, other := range all {
-		if other != a {
-			continue
-		}
-		all = append(all[:i:i], all[i+1:]...)
-		if len(all) == 0 {
-			delete(c, n)
-			return nil
-		}
-		c[n] = all
-		if i == 0 {
-			return all[0]
-		}
-	}
-	return nil
+	applied [2]time.Duration // when the inventories of its roles were applied, on the core's clock; 0: never
+	lines   *rate.Limiter    // of the log
 }
 
 func newAgents(core *Core, log *slog.Logger) *agents {
 	return &agents{
 		core: core, log: log, mail: letters{byAgent: map[string]*queue[*weirv1.Events]{}}, known: map[string]*agent{},
-		switches: claims[law.Switch]{}, hosts: claims[law.Host]{}, vms: claims[law.VM]{}, addresses: map[netip.Addr]law.VM{},
+		switches: claims[law.Switch]{}, hosts: claims[law.Host]{}, vms: claims[law.VM]{}, addresses: claims[netip.Addr]{},
 		orders: map[*agent][]law.Grant{}, results: map[string]uint64{}, refused: map[string]uint64{},
 	}
 }
@@ -141,7 +110,7 @@ func newAgents(core *Core, log *slog.Logger) *agents {
 type letters struct {
 	mu      sync.Mutex
 	byAgent map[string]*queue[*weirv1.Events]
-	ring    queue[string] // agents with messages
+	ring    queue[string] // agents in byAgent, each once; of leaves empty queues there
 	dropped uint64
 }
 
@@ -154,14 +123,13 @@ func (a *agents) arrived(name string, e *weirv1.Events) {
 	case q == nil:
 		q = &queue[*weirv1.Events]{}
 		l.byAgent[name] = q
+		l.ring.push(name)
 	case q.len() >= eventsWaiting:
 		l.dropped++
 		l.mu.Unlock()
 		return
 	}
-	if q.push(e); q.len() == 1 {
-		l.ring.push(name)
-	}
+	q.push(e)
 	l.mu.Unlock()
 	a.core.turns.nudge()
 }
@@ -169,21 +137,30 @@ func (a *agents) arrived(name string, e *weirv1.Events) {
 func (l *letters) next() (name string, e *weirv1.Events, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var q *queue[*weirv1.Events]
-	for q == nil { // of may have taken an agent's messages
-		if l.ring.len() == 0 {
-			return "", nil, false
-		}
+	for l.ring.len() > 0 {
 		name = l.ring.pop()
-		q = l.byAgent[name]
+		q := l.byAgent[name]
+		if q.len() > 0 {
+			e, ok = q.pop(), true
+		}
+		if q.len() > 0 {
+			l.ring.push(name)
+		} else {
+			delete(l.byAgent, name)
+		}
+		if ok {
+			return name, e, true
+		}
 	}
-	e = q.pop()
-	if q.len() > 0 {
-		l.ring.push(name)
-	} else {
-		delete(l.byAgent, name)
-	}
-	return name, e, true
+	return "", nil, false
+}
+
+// waits reports whether messages of an agent wait.
+func (l *letters) waits(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.byAgent[name]
+	return q != nil && q.len() > 0
 }
 
 // of takes the messages of an agent that wait.
@@ -197,7 +174,6 @@ func (l *letters) of(name string) (list []*weirv1.Events) {
 	for q.len() > 0 {
 		list = append(list, q.pop())
 	}
-	delete(l.byAgent, name)
 	return list
 }
 
@@ -228,7 +204,7 @@ func (a *agents) wake() time.Duration { return a.looked + agentSilence/6 }
 func (a *agents) heard(now time.Duration, name string, o *weirv1.Origin) *agent {
 	ag := a.known[name]
 	if ag == nil {
-		ag = &agent{name: name, has: map[law.VM]inventory.VM{}}
+		ag = &agent{name: name, has: map[law.VM]inventory.VM{}, lines: rate.NewLimiter(rate.Every(time.Minute), linesBurst)}
 		a.known[name] = ag
 		a.log.Info("an agent reports", "agent", name)
 		a.bus.Ask(name) // it may have been silent for a time, and send its inventory only in a few seconds
@@ -264,8 +240,10 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 		return
 	}
 	if part := m.GetInventory(); part != nil {
-		a.inventory(ag, part, m.GetHost() != 0)
+		a.inventory(now, ag, part, m.GetHost() != 0)
 	}
+	a.apply(now, ag, 0)
+	a.apply(now, ag, 1)
 	if s := m.GetState(); s != nil {
 		if m.GetHost() != 0 {
 			ag.refusals, ag.shares.state = s.GetRefused(), s.GetHostPlan()
@@ -320,11 +298,12 @@ func (a *agents) refuse(ag *agent, reason, why string) {
 }
 
 // inventory takes a part of what an agent has. When the last part of a new inventory has come, the laws learn about it.
-func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
-	of := &ag.inventories[0]
+func (a *agents) inventory(now time.Duration, ag *agent, part *weirv1.Inventory, host bool) {
+	role := 0
 	if host {
-		of = &ag.inventories[1]
+		role = 1
 	}
+	of := &ag.inventories[role]
 	if part.GetSerial() <= of.serial { // the same again, or a late one
 		return
 	}
@@ -336,7 +315,17 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 	case whole == nil:
 		return
 	}
-	of.serial, of.whole = whole.GetSerial(), whole
+	of.serial, of.next = whole.GetSerial(), whole
+	a.apply(now, ag, role)
+}
+
+// apply has the newest inventory of a role take effect, if the last one did so long enough ago. look calls it again.
+func (a *agents) apply(now time.Duration, ag *agent, role int) {
+	of, last := &ag.inventories[role], ag.applied[role]
+	if of.next == nil || last != 0 && now-last < inventoryEvery {
+		return
+	}
+	of.whole, of.next, ag.applied[role] = of.next, nil, max(now, 1)
 	sw, vms := ag.inventories[0].whole, ag.inventories[1].whole
 	both := &weirv1.Inventory{Ports: sw.GetPorts(), Laws: sw.GetLaws(), Guests: vms.GetGuests(), Hypervisor: vms.GetHypervisor()}
 	ag.node, ag.own = store.Agent(ag.name, ag.sw, ag.host, both), nil
@@ -346,15 +335,25 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 	a.link.nodes.put(ag.node)
 	a.link.frames.Set(ag.name, bus.FramesOf(both))
 	a.policies.nudge()
-	if !host {
-		ag.ports = nil
-		for _, p := range whole.GetPorts() {
-			ag.ports = append(ag.ports, inventory.Port{N: p.GetPort(), Name: p.GetName(), Rate: law.Rate(p.GetRate()), BufferBytes: p.GetBufferBytes()})
-		}
-		a.log.Info("an agent reports its ports", "agent", ag.name, "switch", ag.sw, "ports", len(ag.ports))
-		a.core.step(&inventory.Switch{At: ag.sw, Ports: ag.ports})
-		return
+	if role == 0 {
+		a.setPorts(ag, of.whole)
+	} else {
+		a.setGuests(ag, of.whole)
 	}
+}
+
+func (a *agents) setPorts(ag *agent, whole *weirv1.Inventory) {
+	ag.ports = nil
+	for _, p := range whole.GetPorts() {
+		ag.ports = append(ag.ports, inventory.Port{N: p.GetPort(), Name: p.GetName(), Rate: law.Rate(p.GetRate()), BufferBytes: p.GetBufferBytes()})
+	}
+	if ag.lines.Allow() {
+		a.log.Info("an agent reports its ports", "agent", ag.name, "switch", ag.sw, "ports", len(ag.ports))
+	}
+	a.core.step(&inventory.Switch{At: ag.sw, Ports: ag.ports})
+}
+
+func (a *agents) setGuests(ag *agent, whole *weirv1.Inventory) {
 	has := map[law.VM]inventory.VM{}
 	for _, g := range whole.GetGuests() {
 		vm := inventory.VM{Number: law.VM(g.GetVm())}
@@ -363,7 +362,9 @@ func (a *agents) inventory(ag *agent, part *weirv1.Inventory, host bool) {
 		}
 		has[vm.Number] = vm
 	}
-	a.log.Info("an agent reports its VMs", "agent", ag.name, "host", ag.host, "vms", len(has))
+	if ag.lines.Allow() {
+		a.log.Info("an agent reports its VMs", "agent", ag.name, "host", ag.host, "vms", len(has))
+	}
 	a.setVMs(ag, has)
 }
 
@@ -383,14 +384,7 @@ func (a *agents) setVMs(ag *agent, has map[law.VM]inventory.VM) {
 			a.refuse(ag, "vm", fmt.Sprintf("agent %s has VM %d; this agent has it as soon as the other does not", a.vms.of(n).name, n))
 		}
 	}
-	clear(a.addresses)
-	for n, all := range a.vms {
-		for _, p := range all[0].has[n].Addresses {
-			if p.IsSingleIP() {
-				a.addresses[p.Addr()] = n
-			}
-		}
-	}
+	a.setAddresses(changed)
 	a.policies.nudge()
 	for _, of := range a.inOrder(changed) {
 		of.own = nil
@@ -406,6 +400,7 @@ func (a *agents) hostOf(ag *agent) *inventory.Host {
 	for _, n := range sortedKeys(ag.has) {
 		if a.vms.of(n) == ag {
 			vm := ag.has[n]
+			vm.Addresses = a.heldBy(ag, &vm)
 			vm.Guarantee = a.policies.guarantee(n)
 			h.VMs = append(h.VMs, vm)
 		}
@@ -413,14 +408,20 @@ func (a *agents) hostOf(ag *agent) *inventory.Host {
 	return h
 }
 
-// look ends agents that are silent.
+// look ends agents that are silent, and applies the inventories that waited. An agent whose messages wait for the laws is not silent.
 func (a *agents) look(now time.Duration) {
 	a.looked = now
-	silent := map[*agent]bool{}
+	silent, waiting := map[*agent]bool{}, map[*agent]bool{}
 	for _, ag := range a.known {
-		if now-ag.heard > agentSilence {
+		if now-ag.heard > agentSilence && !a.mail.waits(ag.name) {
 			silent[ag] = true
+		} else if ag.inventories[0].next != nil || ag.inventories[1].next != nil {
+			waiting[ag] = true
 		}
+	}
+	for _, ag := range a.inOrder(waiting) {
+		a.apply(now, ag, 0)
+		a.apply(now, ag, 1)
 	}
 	for _, ag := range a.inOrder(silent) {
 		a.log.Warn("an agent is silent: its switch, host and VMs are forgotten until it reports again", "agent", ag.name, "silent", now-ag.heard)

@@ -8,7 +8,8 @@
 //	read.go       becoming master of a switch, and what it has
 //	refusal.go    switches that refuse an order
 //	carry.go      actions as OpenFlow messages
-//	agents.go     reports of agents on the bus, and which agent has what
+//	agents.go     reports of agents on the bus
+//	claims.go     which agent has a switch, host, VM or address
 //	grants.go     grants of laws, to the agents
 //	link.go       the connection to the bus
 //	policies.go   policies: what follows from them and from what agents have

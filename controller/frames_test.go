@@ -3,6 +3,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -35,7 +36,7 @@ func TestFrames_FollowInventories(t *testing.T) {
 	core.agents, a.bus, a.link = a, askedNothing{}, &busLink{nodes: newNodes(nil, 1, silent), frames: frames}
 	for i, address := range [][]byte{nil, {2, 0, 0, 0, 0, 1}, nil, {2, 0, 0, 0, 0, 2}} {
 		n := uint64(i + 1)
-		a.events(0, "h7", &weirv1.Events{
+		a.events(time.Duration(2*i)*time.Second, "h7", &weirv1.Events{
 			Origin: &weirv1.Origin{Incarnation: 1, Sequence: n, StampNs: n}, Host: 7,
 			Inventory: &weirv1.Inventory{Serial: n, Parts: 1, Hypervisor: &weirv1.Hypervisor{Frames: address}},
 		})

@@ -32,7 +32,12 @@ func vmOf(k *law.Key, at func(netip.Addr) law.VM) law.VM {
 }
 
 // vmAt returns the VM with an address; 0: none is known.
-func (a *agents) vmAt(ip netip.Addr) law.VM { return a.addresses[ip] }
+func (a *agents) vmAt(ip netip.Addr) law.VM {
+	if ag := a.addresses.of(ip); ag != nil {
+		return ag.at[ip]
+	}
+	return 0
+}
 
 // grant queues a grant for the agent that has its VM.
 func (a *agents) grant(owner law.Owner, g law.Grant) {

@@ -272,7 +272,11 @@ func (c *modelController) state() string {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "%d switches, %d hosts, addresses %v\n", len(a.switches), len(a.hosts), a.addresses)
+	addresses := map[string]law.VM{}
+	for ip := range a.addresses {
+		addresses[ip.String()] = a.vmAt(ip)
+	}
+	fmt.Fprintf(&b, "%d switches, %d hosts, addresses %v\n", len(a.switches), len(a.hosts), addresses)
 	return b.String()
 }
 

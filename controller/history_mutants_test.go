@@ -36,12 +36,12 @@ var mutants = []mutant{
 	{"leases begin when a stopped agent continues", "history_agent_test.go",
 		"k.a.mail = append(k.a.mail, func() { k.set(now, list, cause) })", "k.a.mail = append(k.a.mail, func() { k.set(uint64(k.a.clock()), list, cause) })"},
 	{"commands have one number", "../bus/commands.go", "c.sequence++", "c.sequence = 1"},
-	{"a silent agent keeps what it had", "agents.go", "if now-ag.heard > agentSilence {", "if now-ag.heard > 99*agentSilence {"},
+	{"a silent agent keeps what it had", "agents.go", "if now-ag.heard > agentSilence &&", "if now-ag.heard > 99*agentSilence &&"},
 	{"a restarted agent keeps its inventories", "agents.go",
 		"if ag.origin.GetIncarnation() != o.GetIncarnation() {", "if false {"},
 	{"an older inventory replaces a newer one", "agents.go", "if part.GetSerial() <= of.serial {", "if part.GetSerial() == of.serial {"},
 	{"a late report counts again", "../bus/weirv1/differences.go", "case o.GetSequence() <= last.sequence:", "case false:"},
-	{"a VM is the newest claimer's", "agents.go", "		return all[0]\n	}\n	return nil\n}\n\nfunc (c claims[N]) add", "		return all[len(all)-1]\n	}\n	return nil\n}\n\nfunc (c claims[N]) add"},
+	{"a VM is the newest claimer's", "claims.go", "		return all[0]\n	}\n	return nil\n}\n\nfunc (c claims[N]) add", "		return all[len(all)-1]\n	}\n	return nil\n}\n\nfunc (c claims[N]) add"},
 }
 
 // overlay returns the arguments with which go test uses a mutant instead of a file. The tree does not change.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,6 +37,7 @@ type sockets struct {
 	d    *deadlines
 	log  *slog.Logger
 	open map[law.VM]*socket
+	dirs map[law.VM]string // directories of the VMs in the file; containers have them mounted
 	said map[law.VM]string
 }
 
@@ -45,15 +47,20 @@ type socket struct {
 }
 
 func newSockets(dir string, d *deadlines, log *slog.Logger) *sockets {
-	return &sockets{dir: dir, d: d, log: log, open: map[law.VM]*socket{}, said: map[law.VM]string{}}
+	return &sockets{dir: dir, d: d, log: log, open: map[law.VM]*socket{}, dirs: map[law.VM]string{}, said: map[law.VM]string{}}
 }
 
-// follow makes the sockets those of the VMs in the list.
-func (s *sockets) follow(list map[law.VM]addedVM) {
+// follow makes the sockets those of the VMs in the list. file has the VMs of the configuration.
+func (s *sockets) follow(list map[law.VM]addedVM, file []VM) {
 	if s == nil {
 		return
 	}
-	var vms []VM
+	s.d.become(s.listenAt(list))
+	s.removeDirs(file)
+}
+
+// listenAt opens and closes sockets, and returns the VMs of the list.
+func (s *sockets) listenAt(list map[law.VM]addedVM) (vms []VM) {
 	for vm, v := range list {
 		vms = append(vms, v.VM)
 		if s.open[vm] != nil {
@@ -73,10 +80,21 @@ func (s *sockets) follow(list map[law.VM]addedVM) {
 	for vm, one := range s.open {
 		if _, still := list[vm]; !still {
 			one.close()
+			one.remove()
 			delete(s.open, vm)
 		}
 	}
-	s.d.become(vms)
+	return vms
+}
+
+// removeDirs removes the directories of VMs that left the file.
+func (s *sockets) removeDirs(file []VM) {
+	for vm, dir := range s.dirs {
+		if s.open[vm] == nil && !slices.ContainsFunc(file, func(v VM) bool { return v.Number == vm }) {
+			_ = os.Remove(dir) // fails if the operator has put something there
+			delete(s.dirs, vm)
+		}
+	}
 }
 
 // listen opens the socket of a VM. A container that has mounted the directory finds the socket of the next process there.
@@ -86,6 +104,10 @@ func (s *sockets) listen(vm law.VM) (*socket, error) {
 	}
 	dir := filepath.Join(s.dir, fmt.Sprint(vm))
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	s.dirs[vm] = dir
+	if err := os.Chmod(dir, 0o755); err != nil { // the unit's UMask is 0077
 		return nil, err
 	}
 	path := filepath.Join(dir, socketFile)
@@ -130,7 +152,11 @@ func privateDir(dir string) error {
 
 func (o *socket) close() { _ = o.server.Close() }
 
-// end closes all sockets. remove: no process continues.
+// remove removes the socket's file, not its directory.
+func (o *socket) remove() { _ = os.Remove(filepath.Join(o.dir, socketFile)) }
+
+// end closes all sockets. remove: no process continues. The directories stay: a container that has mounted one finds the socket of the
+// next process there.
 func (s *sockets) end(remove bool) {
 	if s == nil {
 		return
@@ -138,12 +164,8 @@ func (s *sockets) end(remove bool) {
 	for _, one := range s.open {
 		one.close()
 		if remove {
-			_ = os.Remove(filepath.Join(one.dir, socketFile))
-			_ = os.Remove(one.dir) // fails if it is mounted
+			one.remove()
 		}
-	}
-	if remove {
-		_ = os.Remove(s.dir)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,11 +35,11 @@ func serveDeadlines(t *testing.T, cfg Deadlines) (d *deadlines, path func(vm str
 	for vm, v := range d.vms {
 		list[vm] = addedVM{VM: v}
 	}
-	s.follow(list)
+	s.follow(list, nil)
 	t.Cleanup(func() {
 		s.end(true)
-		if _, err := os.Stat(filepath.Join(dir, "d")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("left: %v", err)
+		if left, _ := filepath.Glob(filepath.Join(dir, "d", "*", socketFile)); len(left) > 0 {
+			t.Errorf("left: %v", left)
 		}
 	})
 	return d, func(vm string) string { return filepath.Join(dir, "d", vm, socketFile) }
@@ -89,6 +90,49 @@ func TestDeclare_Client(t *testing.T) {
 		if i, err := os.Stat(file); err != nil || i.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v, want %v", file, i.Mode(), err, want)
 		}
+	}
+}
+
+// The directory of a VM stays when the agent ends, because containers have it mounted, and so does the directory above. Any user may
+// enter it, whatever the umask. It is removed when the VM leaves the file, not when its port is gone.
+func TestDeclare_DirectoriesStay(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	top, err := os.MkdirTemp("", "dl") // of the operator; its mode is 0700
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(top)
+	d, _ := newDeclarers(quotas(), 0)
+	s := newSockets(top, d, slog.New(slog.DiscardHandler))
+	one, two := VM{Number: 1}, VM{Number: 2}
+	list := map[law.VM]addedVM{1: {VM: one}, 2: {VM: two}}
+	s.follow(list, []VM{one, two})
+	was, err := os.Stat(filepath.Join(top, "1"))
+	if err != nil || was.Mode().Perm() != 0o755 {
+		t.Fatalf("%v, %v, want mode 0755", was.Mode(), err)
+	}
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(top, name))
+		return err == nil
+	}
+	delete(list, 2)
+	s.follow(list, []VM{one, two}) // the port of VM 2 is gone
+	if !there("2") || there("2/"+socketFile) {
+		t.Error("without its port a VM has a directory and no socket")
+	}
+	s.follow(list, []VM{one})
+	if there("2") {
+		t.Error("a VM that left the file has a directory")
+	}
+	s.end(true)
+	if is, err := os.Stat(filepath.Join(top, "1")); err != nil || !os.SameFile(was, is) || there("1/"+socketFile) {
+		t.Errorf("after the end: %v", err)
+	}
+	next := newSockets(top, d, slog.New(slog.DiscardHandler))
+	next.follow(map[law.VM]addedVM{}, nil)
+	next.end(true)
+	if !there("") {
+		t.Error("the operator's directory is gone")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/bus/inband"
 	"weir/bus/pki"
 	"weir/internal/counts"
@@ -24,13 +26,21 @@ type frames struct {
 	vm   func(netip.Addr) (law.VM, bool) // the VM that has an address
 
 	at      int // ifindex of the uplink that it listens at; 0: none
-	socket  *inband.Socket
+	socket  frameSocket
 	again   retry
 	counts  counts.Counts // of frames: taken, or refused by reason
 	running sync.WaitGroup
 
-	mu  sync.Mutex
-	why string // why it does not listen
+	mu   sync.Mutex
+	why  string // why it does not listen
+	dead bool   // reading the socket failed: follow opens another one
+}
+
+// frameSocket is an inband.Socket.
+type frameSocket interface {
+	Address() inband.MAC
+	Read(b []byte) (int, error)
+	Close() error
 }
 
 // newFrames returns nil if grants come by the bus.
@@ -47,6 +57,10 @@ func (f *frames) follow(device string, ifindex int) {
 	if f == nil {
 		return
 	}
+	if f.isDead() {
+		f.again.failed()
+		f.close()
+	}
 	if f.socket != nil && ifindex != f.at {
 		f.close()
 	}
@@ -59,9 +73,21 @@ func (f *frames) follow(device string, ifindex int) {
 		f.off(err.Error())
 		return
 	}
-	f.again, f.at, f.socket = retry{}, ifindex, s
+	f.again, f.at = retry{}, ifindex
+	f.begin(s)
+}
+
+// begin receives from a socket until it is closed or fails.
+func (f *frames) begin(s frameSocket) {
+	f.socket = s
 	f.off("")
 	f.running.Go(func() { f.receive(s) })
+}
+
+func (f *frames) isDead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
 }
 
 func (f *frames) off(why string) {
@@ -73,15 +99,27 @@ func (f *frames) off(why string) {
 	f.why = why
 }
 
-// receive takes frames until the socket is closed.
-func (f *frames) receive(s *inband.Socket) {
+// failed marks the socket as dead, so that follow opens another one.
+func (f *frames) failed(err error) {
+	f.off("the uplink: " + err.Error())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = true
+}
+
+// receive takes frames until the socket is closed. A device that goes down gives its packet sockets the error ENETDOWN once; they
+// receive again when it is up.
+func (f *frames) receive(s frameSocket) {
 	r := inband.NewReceiver(f.form, s.Address(), f.key)
 	var b [2048]byte
 	for {
 		n, err := s.Read(b[:])
+		if errors.Is(err, unix.ENETDOWN) {
+			continue
+		}
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
-				f.off("the uplink: " + err.Error())
+				f.failed(err)
 			}
 			return
 		}
@@ -112,7 +150,7 @@ func (f *frames) marks(of *inband.Frame) *law.Grant {
 
 // address returns the uplink's address, for controllers; nil: no frames are received.
 func (f *frames) address() []byte {
-	if f == nil || f.socket == nil {
+	if f == nil || f.socket == nil || f.isDead() {
 		return nil
 	}
 	a := f.socket.Address()
@@ -135,5 +173,5 @@ func (f *frames) close() {
 	}
 	_ = f.socket.Close()
 	f.running.Wait()
-	f.socket, f.at = nil, 0
+	f.socket, f.at, f.dead = nil, 0, false // receive has ended
 }

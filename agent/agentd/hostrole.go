@@ -96,7 +96,7 @@ func (r *hostRole) follow(devices map[string]switchd.Device, o *Options) {
 
 // answer has the VMs' programs answered.
 func (r *hostRole) answer() {
-	r.sockets.follow(r.added)
+	r.sockets.follow(r.added, r.cfg.VMs)
 	r.metadata.follow(r.added)
 }
 

@@ -240,14 +240,14 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A VM moves to another host, in any order of the reports: the new host gets its grants. A host that restarts gets them again. A VM that
+// A VM moves to another host, and the new host reports first: it gets its grants when the old one gives the VM up. A host that restarts gets them again. A VM that
 // is gone gets none.
 func TestHosts_Move(t *testing.T) {
 	s := newScript(t, nil)
 	s.opens(2, 1000, 1)
 	s.after(ms)
-	s.want("the new host reports first", s.host(3, 2, 3), "2>1:67500")
-	s.want("then the old one", s.host(2), "")
+	s.want("the new host reports first, and the old one has the VM", s.host(3, 2, 3), "")
+	s.want("the old one gives it up", s.host(2), "2>1:67500")
 	s.want("the host restarts", s.host(3, 2, 3), "2>1:67500")
 	s.want("the host is silent", s.step(&inventory.HostLeft{At: 3}), "")
 	s.want("no renewal", s.after(334*ms), "1>2:67500")
