@@ -400,7 +400,7 @@ func (a *agents) hostOf(ag *agent) *inventory.Host {
 	for _, n := range sortedKeys(ag.has) {
 		if a.vms.of(n) == ag {
 			vm := ag.has[n]
-			vm.Addresses = a.heldBy(ag, &vm)
+			vm.Addresses = a.heldBy(&vm)
 			vm.Guarantee = a.policies.guarantee(n)
 			h.VMs = append(h.VMs, vm)
 		}

@@ -89,8 +89,8 @@ func (a *agents) addressesOf(ag *agent) map[netip.Addr]law.VM {
 	return at
 }
 
-// heldBy returns the addresses of an agent's VM without those that another VM has. Prefixes of several addresses are not claimed.
-func (a *agents) heldBy(ag *agent, vm *inventory.VM) (list []netip.Prefix) {
+// heldBy returns the addresses of a VM without those that another VM has. Prefixes of several addresses are not claimed.
+func (a *agents) heldBy(vm *inventory.VM) (list []netip.Prefix) {
 	for _, p := range vm.Addresses {
 		if !p.IsSingleIP() || a.vmAt(p.Addr()) == vm.Number {
 			list = append(list, p)

@@ -14,7 +14,7 @@ func TestCredit_AFullQueueHoldsRequests(t *testing.T) {
 	for _, row := range []struct {
 		what    string
 		backlog uint32
-		flight  int // requests that were released and not answered
+		flight  int    // requests that were released and not answered
 		least   uint64 // ms
 		most    uint64
 	}{{"the queue", 84_000, 0, 99, 100}, {"answers that are expected", 20_000, 60, 31, 34}} {

@@ -82,7 +82,9 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	if e.takeWindow(pk.Window(), pk.Seq(), ack) {
 		w.flags |= ackWindow
 	}
-	e.una = ack
+	if e.una = ack; after(ack, e.recover) {
+		e.recover = ack - 1
+	}
 	w.priorHigh = e.rec.highSacked
 	if e.sackedOut == 0 || !e.sackOK {
 		w.priorHigh = w.priorUna

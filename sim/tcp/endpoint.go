@@ -92,6 +92,7 @@ type Endpoint struct {
 	sackedOut, lostOut, retransOut uint32
 	lostPending                    uint32 // lost ones that were not retransmitted
 	duplicates                     uint32 // duplicate ACKs without SACK since SND.UNA moved, or since a timeout
+	recover                        uint32 // RFC 6582 3.2: behind what had been sent at the last loss; if that is acknowledged, before SND.UNA
 	delivered                      uint32 // segments acknowledged or SACKed, in total
 
 	win      Window
@@ -154,6 +155,7 @@ func (e *Endpoint) reset(index int32, side uint8) {
 	e.timer.event, e.ack.event, e.small.event = keep.timer.event, keep.ack.event, keep.small.event // none is pending
 	p := e.profile
 	e.iss = e.stack.next()
+	e.recover = e.iss
 	e.una, e.nxt = e.iss, e.iss
 	e.rcvMSS = 536
 	e.rtt.rto = p.InitialRTO

@@ -34,6 +34,7 @@ func (e *Endpoint) enterLoss(now event.Time) {
 // tcp_timeout_mark_lost).
 func (e *Endpoint) markAllLost(now event.Time) {
 	w := ackWork{}
+	e.recover = e.nxt
 	if !e.sackOK {
 		e.sackedOut, e.duplicates = 0, 0
 	}

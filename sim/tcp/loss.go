@@ -47,7 +47,7 @@ func (e *Endpoint) identify(now event.Time, w *ackWork) {
 // partial ACK (step 3).
 func (e *Endpoint) identifyReno(w *ackWork) {
 	seen := e.sackedOut
-	if e.profile.AllDuplicates {
+	if e.profile.AllDuplicates && after(e.una, e.recover) { // step 1: else they may answer what was sent again
 		seen = e.duplicates
 	}
 	begins := e.recovery < Recovering && seen >= e.profile.DupThresh

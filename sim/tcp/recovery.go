@@ -179,6 +179,7 @@ func (e *Endpoint) timeToRecover() bool {
 // enterRecovery begins fast recovery (RFC 6675 5 (4), RFC 6582 3.2 (2), RFC 6937 3).
 func (e *Endpoint) enterRecovery(ece bool, now event.Time) {
 	e.counters.FastRetransmits++
+	e.recover = e.nxt
 	e.win.PriorSst = 0
 	e.beginUndo()
 	e.rec.rescued, e.rec.partials, e.rec.force = false, 0, !e.profile.PRR
