@@ -61,15 +61,15 @@ func programRuns(t *testing.T, p attach.PortRef, f func()) uint64 {
 // attachedFirst returns the program at the head of a port's egress chain.
 func attachedFirst(t *testing.T, p attach.PortRef) *ebpf.Program {
 	t.Helper()
-	var q *link.QueryResult
+	var programs []link.AttachedProgram
 	err := p.In(func() (err error) {
-		q, err = link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
+		programs, err = attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
 		return err
 	})
-	if err != nil || len(q.Programs) == 0 {
+	if err != nil || len(programs) == 0 {
 		t.Fatalf("nothing at egress of %s: %v", p.Name, err)
 	}
-	prog, err := ebpf.NewProgramFromID(q.Programs[0].ID)
+	prog, err := ebpf.NewProgramFromID(programs[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"weir/datapath/native"
 )
 
-// The queue itself has no room for an answer: a request is held for the longest wait. Answers that are only expected hold it for
-// 31 to 34 ms.
+// The queue itself has no room for an answer: a request is held for the longest wait. With answers that are only expected it waits
+// for 31 to 34 ms.
 func TestCredit_AFullQueueHoldsRequests(t *testing.T) {
 	for _, row := range []struct {
 		what    string

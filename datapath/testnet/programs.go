@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"weir/datapath/attach"
 )
@@ -22,10 +21,8 @@ const (
 func AttachedTo(t *testing.T, p attach.PortRef) (n int) {
 	t.Helper()
 	err := p.In(func() error {
-		q, err := link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
-		if err == nil {
-			n = len(q.Programs)
-		}
+		programs, err := attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress) // others may be attached meanwhile
+		n = len(programs)
 		return err
 	})
 	if err != nil {

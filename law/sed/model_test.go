@@ -250,7 +250,7 @@ func TestSE14_RoundTripThroughTheQueue(t *testing.T) {
 	}
 }
 
-// SE-8: a flow that needs half of the link, beside one without deadline. Windows that count headers and a round trip meet its deadline
+// SE-8: a flow that needs half of the link, next to one without deadline. Windows that count headers and a round trip meet its deadline
 // without another allocation. Those of the fluid, as printed, miss it: 33,224 of 70,000 bytes are less than half.
 func TestSE8_Overhead(t *testing.T) {
 	jobs := []job{{0.5 * capacity * 0.1, 100 * ms}}

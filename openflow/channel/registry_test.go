@@ -90,7 +90,7 @@ func (f *fakeSwitch) slowly(delay time.Duration) {
 	}()
 }
 
-// TestDuplicate_LateNewcomer: a newcomer's handshake ends at its timeout, while the honest switch's answer is on its way. The
+// TestDuplicate_LateNewcomer: the handshake of a second connection ends at its timeout, while the honest switch's answer is on its way. The
 // honest switch stays.
 func TestDuplicate_LateNewcomer(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {
@@ -111,7 +111,7 @@ func TestDuplicate_LateNewcomer(t *testing.T) {
 	})
 }
 
-// TestDuplicate_PushedOut: a newcomer is pushed out, or the server ends, while the honest switch's answer is on its way. That
+// TestDuplicate_PushedOut: a second connection is pushed out, or the server ends, while the honest switch's answer is on its way. That
 // ends the probe at once, and the honest switch stays.
 func TestDuplicate_PushedOut(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {

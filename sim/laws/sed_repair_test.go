@@ -12,7 +12,7 @@ import (
 	"weir/sim/network"
 )
 
-// caught is what arrives at one host, in order.
+// caught keeps what arrives at one host, in order.
 type caught struct {
 	net *network.Network
 	at  network.NodeID
