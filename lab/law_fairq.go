@@ -135,6 +135,9 @@ func (w *attachedFairQ) Tally() (law.Tally, error) {
 			t[fairqlaw.Seen] += p.Seen
 			t[fairqlaw.Late] += p.SamplesByPacket
 			t[fairqlaw.Samples] += p.Samples
+			if p.Repairs != nil {
+				countRepairs(t, p.Repairs)
+			}
 		}
 	}
 	return t, nil

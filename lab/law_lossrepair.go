@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weir/agent/switchd/lossrepair"
+	"weir/datapath/reading"
 	"weir/datapath/repair"
 	"weir/experiment"
 	"weir/law"
@@ -64,18 +65,22 @@ func (w *repairs) Tally() (law.Tally, error) {
 			return nil, err
 		}
 		for i := range ports {
-			p := ports[i].Repairs
-			t[sed.Repairs] += p.Repaired
-			t[sed.InTime] += p.InTime
-			t[sed.SentInTime] += p.SentInTime
-			t[sed.Kept] += p.Over + p.Behind - min(p.Refused, p.Over+p.Behind)
-			t[sed.LostFull] += p.Full
-			t[sed.LostOther] += p.Other
-			t[sed.ParkingFails] += p.Refused
-			t[sed.LongestUs] = max(t[sed.LongestUs], uint64(p.Longest.Microseconds()))
+			countRepairs(t, ports[i].Repairs)
 		}
 	}
 	return t, nil
+}
+
+// countRepairs adds what a port did.
+func countRepairs(t law.Tally, p *reading.Repairs) {
+	t[law.Repairs] += p.Repaired
+	t[law.InTime] += p.InTime
+	t[law.SentInTime] += p.SentInTime
+	t[law.Kept] += p.Over + p.Behind - min(p.Refused, p.Over+p.Behind)
+	t[law.LostFull] += p.Full
+	t[law.LostOther] += p.Other
+	t[law.ParkingFails] += p.Refused
+	t[law.LongestUs] = max(t[law.LongestUs], uint64(p.Longest.Microseconds()))
 }
 
 // Close detaches the program, and lets the packets leave that wait.

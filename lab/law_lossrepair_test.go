@@ -58,7 +58,7 @@ func TestRepair_AtASwitch(t *testing.T) {
 	}
 	// One transfer can end before its window overflows the buffer: cubic leaves slow start when the delay rises.
 	err = dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) (err error) {
-		for end := time.Now().Add(testnet.Patience); err == nil && tally()[sed.Kept] == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(testnet.Patience); err == nil && tally()[law.Kept] == 0 && time.Now().Before(end); {
 			err = send(client, server, 2_000_000)
 		}
 		return err
@@ -66,8 +66,8 @@ func TestRepair_AtASwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testnet.Until(t, "a repair is counted", func() bool { return tally()[sed.Repairs] > 0 })
-	if n := tally(); n[sed.Kept] < n[sed.Repairs] || n[sed.InTime] > n[sed.Repairs] || n[sed.ParkingFails] != 0 {
+	testnet.Until(t, "a repair is counted", func() bool { return tally()[law.Repairs] > 0 })
+	if n := tally(); n[law.Kept] < n[law.Repairs] || n[law.InTime] > n[law.Repairs] || n[law.ParkingFails] != 0 {
 		t.Errorf("counters that contradict each other, or a parking that fails: %v", n)
 	}
 	if values, trouble := l.lawTotals(); len(values) != 8 || len(trouble) != 0 {

@@ -54,8 +54,8 @@ const (
 	becauseUnseen = "no-SYN"
 )
 
-// reading is what one reading reported of the port to the incasts, and what the law did.
-type reading struct {
+// coreReading is what one reading reported of the port to the incasts, and what the law did.
+type coreReading struct {
 	at          time.Time
 	reports     int              // of arrivals
 	counts      telemetry.Counts // in all of them
@@ -75,8 +75,8 @@ type readings struct {
 	watched law.VM
 	peer    netip.Addr
 	mean    float64
-	now     reading
-	list    []reading
+	now     coreReading
+	list    []coreReading
 }
 
 // explain returns how many incasts were missed for each reason, and logs what the law knew of each. known is when the events of some
@@ -139,7 +139,7 @@ func (r *readings) read(path string, known map[uint64]int64) error {
 		}
 		if r.event(e) {
 			r.list = append(r.list, r.now)
-			r.now = reading{}
+			r.now = coreReading{}
 			nows = append(nows, int64(e.Now))
 		}
 	}

@@ -55,7 +55,7 @@ func TestFairQ_CreditsInAHeavyIncast(t *testing.T) {
 	if slowest := slowestFlow(t, raw); slowest > 80*time.Millisecond {
 		t.Errorf("the slowest answer took %v: want 80 ms at most", slowest)
 	}
-	if raw := heavyIncast(t, "schemes.fairq.params.longest_wait=2ms"); len(raw.Drops) == 0 {
+	if raw := heavyIncast(t, "schemes.fairq.params.longest_wait=2ms", "schemes.fairq.params.repair_losses=false"); len(raw.Drops) == 0 {
 		t.Error("no segment was dropped with a longest_wait of 2 ms")
 	}
 }
@@ -82,7 +82,7 @@ func TestFairQ_CreditsWithLateServers(t *testing.T) {
 		}
 		p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"credits"}, Set: []string{
 			"seeds=[1]", "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=4", "duration=7s", late,
-			fmt.Sprintf("schemes.credits.params.hold_requests=%t", hold),
+			fmt.Sprintf("schemes.credits.params.hold_requests=%t", hold), "schemes.credits.params.repair_losses=false",
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/laws"
-	"weir/law/sed"
+	"weir/law"
 	"weir/sim/tcp"
 )
 
@@ -75,9 +75,9 @@ func (o *repairTotal) add(t *testing.T, scheme, seed string) {
 	}
 	for _, v := range raw.LawTotals {
 		switch v.Metric {
-		case sed.Repairs:
+		case law.Repairs:
 			o.repaired += int64(v.Value)
-		case sed.InTime:
+		case law.InTime:
 			o.inTime += int64(v.Value)
 		}
 	}

@@ -29,7 +29,7 @@ var (
 	keysPort    = "ports: [{match: p1}]\n"
 	keysOfPorts = map[string]string{
 		"rate": "1Gbit", "buffer": "99KB", "rtt": "2ms", "fairq.target_fraction": "0.5", "fairq.interval": "1ms", "fairq.updates": "3",
-		"fairq.gain": "code", "fairq.longest_wait": "50ms", "fairq.hold_requests": "off", "fairq.min_window": "9KB", "fairq.paths": "2",
+		"fairq.gain": "code", "fairq.longest_wait": "50ms", "fairq.hold_requests": "off", "fairq.repair_losses": "off", "fairq.min_window": "9KB", "fairq.paths": "2",
 	}
 	keysOfFile = map[string]keyCase{
 		"version":                 {see: "config", shownBy: "file_version_test.go TestVersion1_IsReadAsBefore"},

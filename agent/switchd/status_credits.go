@@ -81,7 +81,7 @@ func lookFullParking(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	remedy = "more flows send at once than credits can hold: raise target_fraction or the buffer, or send by more ports"
-	if v.k.Repairs != nil {
+	if !v.k.Credits.Paces {
 		remedy = "senders send more at once than the parking of all ports can keep: lower park at some of them, or send by more ports"
 	}
 	return "the parking is full: packets that should wait pass, and the queue may grow above its target", remedy

@@ -17,7 +17,7 @@ type Repairs struct {
 	Behind       uint64  `json:"behind"`          // packets that waited behind those of their flow
 	Repaired     uint64  `json:"repaired"`        // of the first, packets that were put back into the queue
 	Late         uint64  `json:"late"`            // of these, packets after the time of a full queue and 2 ms
-	Full         uint64  `json:"full"`            // segments dropped: as many bytes waited as may
+	Full         uint64  `json:"full"`            // segments that as many bytes as may waited before: dropped, with credits passed to the queue
 	Other        uint64  `json:"other"`           // packets without TCP dropped: the queue had no room
 	Refused      uint64  `json:"refused"`         // packets that passed although they had to wait: the parking took none
 	LongestMs    float64 `json:"longest_wait_ms"` // longest wait of a repaired packet
@@ -33,10 +33,14 @@ func repairsOf(k *reading.Repairs) *Repairs {
 	}
 }
 
-// lookUnrepaired: since the previous reading segments were dropped.
+// lookUnrepaired: since the previous reading there were segments that could not be kept.
 func lookUnrepaired(v *view) (reason, remedy string) {
 	if v.recent == nil || v.recent.unrepaired == 0 {
 		return "", ""
+	}
+	if v.k.Credits.Paces {
+		return fmt.Sprintf("the queue had no room for %d segments, and %d B wait at most: they passed to the queue", v.recent.unrepaired, v.k.Repairs.MostBytes),
+			"more flows send at once than credits can hold: raise target_fraction or the buffer, or send by more ports"
 	}
 	return fmt.Sprintf("%d segments were dropped: %d B wait at most", v.recent.unrepaired, v.k.Repairs.MostBytes),
 		"senders send more at once than the buffer and park hold: raise park or the buffer, or limit their windows by another law"
@@ -70,7 +74,7 @@ func repairMetrics() []metric[*portMoment] {
 			func(r *reading.Repairs) float64 { return seconds(r.Longest) }),
 		repairMetric(gauge, "repair_waiting_bytes", "Bytes that wait now.",
 			func(r *reading.Repairs) float64 { return float64(r.WaitingBytes) }),
-		someOfPort(counter, "repair_dropped_packets_total", "Packets dropped, by reason: segments while as many bytes wait as may (full), and packets without TCP while the queue has no room (other).", "reason",
+		someOfPort(counter, "repair_dropped_packets_total", "Packets dropped, by reason: segments while as many bytes wait as may (full; with credits they pass to the queue), and packets without TCP while the queue has no room (other).", "reason",
 			func(p *portMoment, emit func(float64, ...string)) {
 				if r := p.Repairs; r != nil {
 					emit(float64(r.Full), "full")

@@ -53,11 +53,12 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 		p := &ports[i]
 		name := printable(p.Port)
 		if p.Repairs != nil {
-			fmt.Fprintf(b, "%s: %s\n", name, repairsText(p.Repairs))
-		} else {
+			fmt.Fprintf(b, "%s: %s\n", name, repairsText(p))
+		}
+		if p.Repairs == nil || p.Credits != nil {
 			fmt.Fprintf(b, "%s: rewritten: %d; passed unchanged: %s\n", name, p.Rewritten, p.PassedText())
 		}
-		if p.Dropped > 0 && p.Repairs == nil {
+		if p.Dropped > 0 && (p.Repairs == nil || p.Credits != nil) {
 			fmt.Fprintf(b, "%s: dropped: %d signed\n", name, p.Dropped)
 		}
 		if text := creditsText(p.Credits); text != "" {
@@ -89,10 +90,14 @@ func creditsText(c *switchd.Credits) string {
 }
 
 // repairsText describes the repair of losses at a port.
-func repairsText(r *switchd.Repairs) string {
+func repairsText(p *switchd.Port) string {
+	r := p.Repairs
 	text := fmt.Sprintf("repaired: %d of %d, %d of them late, the longest wait %.3g ms; behind others: %d; %s wait, %s at most",
 		r.Repaired, r.Over+r.Full, r.Late, r.LongestMs, r.Behind, shortBytes(r.WaitingBytes), shortBytes(r.MostBytes))
-	if r.Full+r.Other > 0 {
+	if p.Credits != nil && r.Full > 0 {
+		text += fmt.Sprintf("; passed to the queue, because as many wait as may: %d", r.Full)
+	}
+	if p.Credits == nil && r.Full+r.Other > 0 {
 		text += fmt.Sprintf("; dropped: %d segments, %d packets without TCP", r.Full, r.Other)
 	}
 	if r.Refused > 0 {

@@ -2,6 +2,7 @@ package fairq
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/datapath/attach"
+	"weir/datapath/reading"
 )
 
 // Credit is whether opening packets carry promises, and whether packets wait for credits: enum credit_mode of
@@ -49,6 +51,16 @@ func (f *Attachment) creditConfig(l *Law) (c fairqPortCredit) {
 	return c
 }
 
+// repairConfig returns the configuration of the repair of losses at a port, which works with credits; zero: none.
+func (f *Attachment) repairConfig(l *Law) (c fairqRepairPortConfig) {
+	if f.creditConfig(l).Config.Mode != uint32(CreditPaces) {
+		return c
+	}
+	c.LimitBytes, c.ParkBytes, c.DueNs = l.RepairLimitBytes, l.RepairMostBytes, uint64(l.RepairDue)
+	c.NsPerKib = uint32(1024 * 8e9 / float64(max(l.RateBps, leastRate)))
+	return c
+}
+
 const (
 	leastRate  = 64_000 // bit/s: core/fairq/credit.h
 	unusedRate = 1e12   // bit/s: the most that the parking accepts
@@ -67,7 +79,14 @@ func (f *Attachment) setCredit(p *attachedPort) error {
 			return fmt.Errorf("configure credits: %w", err)
 		}
 	}
-	return f.setParkPort(p, c.Config.Mode)
+	if err := f.setParkPort(p, c.Config.Mode); err != nil {
+		return err
+	}
+	repair := f.repairConfig(&p.Law)
+	if err := f.maps.RepairConfigs.Put(p.id, &repair); err != nil {
+		return fmt.Errorf("configure the repair of losses: %w", err)
+	}
+	return nil
 }
 
 // credits reads what promises and credits do at a port. live: the bytes of the live promises.
@@ -88,6 +107,35 @@ func (m *fairqMaps) credits(id uint32, p *fairqPort, live uint64) (s Credits, er
 		s.Ahead = time.Duration(ahead)
 	}
 	return s, nil
+}
+
+// repairs reads what the repair of losses did at a port; nil: it is off.
+func (m *fairqMaps) repairs(id uint32) (*reading.Repairs, error) {
+	var c fairqRepairPortConfig
+	var state fairqRepairPort
+	var cpus []fairqRepairCounts
+	if err := errors.Join(m.RepairConfigs.Lookup(id, &c), m.RepairPorts.Lookup(id, &state), m.RepairStats.Lookup(id, &cpus)); err != nil {
+		return nil, fmt.Errorf("read its repairs: %w", err)
+	}
+	if c.ParkBytes == 0 {
+		return nil, nil
+	}
+	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: state.Bytes}
+	for i := range cpus {
+		of := &cpus[i]
+		r.Over += of.Over
+		r.Behind += of.Behind
+		r.Full += of.Full
+		r.Other += of.Other
+		r.Refused += of.Refused
+		r.Back += of.Back
+		r.Repaired += of.Repaired
+		r.InTime += of.InTime
+		r.SentInTime += of.SentInTime
+		r.Waited += time.Duration(of.WaitedNs)
+		r.Longest = max(r.Longest, time.Duration(of.LongestNs))
+	}
+	return r, nil
 }
 
 // creditProgram is the switch program with promises and credits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -184,15 +185,27 @@ func releasePinned(dir string, pinned *attach.Pins) error {
 	return m.awaitReleased(ids, time.Second, func() error { return nil })
 }
 
-// openPinned opens the pinned tables.
+// openPinned opens the pinned tables. A table that the version that pinned them did not have is made: it is empty.
 func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	m := &fairqMaps{}
 	for name, at := range m.byName() {
 		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, pinName(name)), o)
+		if errors.Is(err, os.ErrNotExist) && isNew(name) {
+			opened, err = makeMap(name)
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open the pinned tables: %w", err), m.Close())
 		}
 		*at = opened
 	}
 	return m, nil
+}
+
+// makeMap makes a table of the switch program that is not pinned.
+func makeMap(name string) (*ebpf.Map, error) {
+	spec, err := loadFairq()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded program: %w", err)
+	}
+	return ebpf.NewMap(spec.Maps[name])
 }

@@ -114,6 +114,10 @@ type Law struct {
 	// LongestWait is the longest time that a packet waits for its credit, 1 ms to 1 s; 0: 100 ms.
 	LongestWait  time.Duration
 	HoldRequests bool // with credits: requests wait while late servers owe more than the buffer has room for
+	// RepairLimitBytes and RepairMostBytes: with credits, TCP segments that find more than the limit in the queue wait, and are sent
+	// later in order. At most this many bytes wait; 0: none. RepairDue: a segment that waits longer is counted as late.
+	RepairLimitBytes, RepairMostBytes uint32
+	RepairDue                         time.Duration
 }
 
 // Port is a port and its law.

@@ -101,6 +101,13 @@ type fairqCreditWait struct {
 	Zero        uint32
 }
 
+type fairqDirection struct {
+	_    structs.HostLayout
+	Key  fairqFlowKey
+	Side uint32
+	Port uint32
+}
+
 type fairqEnd struct {
 	_                structs.HostLayout
 	Slot             uint64
@@ -376,6 +383,50 @@ type fairqPortGroups struct {
 	}
 }
 
+type fairqRepairCounts struct {
+	_          structs.HostLayout
+	Seen       uint64
+	Over       uint64
+	Behind     uint64
+	Full       uint64
+	Other      uint64
+	Refused    uint64
+	Back       uint64
+	Repaired   uint64
+	InTime     uint64
+	SentInTime uint64
+	WaitedNs   uint64
+	LongestNs  uint64
+}
+
+type fairqRepairFlow struct {
+	_        structs.HostLayout
+	ParkedNs uint64
+	Waiting  uint32
+	Unused   uint32
+}
+
+type fairqRepairPort struct {
+	_        structs.HostLayout
+	ParkedNs uint64
+	BackNs   uint64
+	Bytes    uint32
+	Unused   uint32
+}
+
+type fairqRepairPortConfig struct {
+	_           structs.HostLayout
+	NetnsCookie uint64
+	DueNs       uint64
+	Ifindex     uint32
+	LimitBytes  uint32
+	ParkBytes   uint32
+	NsPerKib    uint32
+	Off         uint32
+	Name        [32]int8
+	_           [4]byte
+}
+
 type fairqScopeKey struct {
 	_            structs.HostLayout
 	PrefixLength uint32
@@ -429,6 +480,10 @@ const (
 	fairqMapParking          = "parking"
 	fairqMapPending          = "pending"
 	fairqMapPorts            = "ports"
+	fairqMapRepairConfigs    = "repair_configs"
+	fairqMapRepairFlows      = "repair_flows"
+	fairqMapRepairPorts      = "repair_ports"
+	fairqMapRepairStats      = "repair_stats"
 	fairqMapScope            = "scope"
 	fairqMapSignedSources    = "signed_sources"
 	fairqMapTimers           = "timers"
@@ -518,6 +573,10 @@ type fairqMapSpecs struct {
 	Parking       *ebpf.MapSpec `ebpf:"parking"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	RepairConfigs *ebpf.MapSpec `ebpf:"repair_configs"`
+	RepairFlows   *ebpf.MapSpec `ebpf:"repair_flows"`
+	RepairPorts   *ebpf.MapSpec `ebpf:"repair_ports"`
+	RepairStats   *ebpf.MapSpec `ebpf:"repair_stats"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
 	SignedSources *ebpf.MapSpec `ebpf:"signed_sources"`
 	Timers        *ebpf.MapSpec `ebpf:"timers"`
@@ -573,6 +632,10 @@ type fairqMaps struct {
 	Parking       *ebpf.Map `ebpf:"parking"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
+	RepairConfigs *ebpf.Map `ebpf:"repair_configs"`
+	RepairFlows   *ebpf.Map `ebpf:"repair_flows"`
+	RepairPorts   *ebpf.Map `ebpf:"repair_ports"`
+	RepairStats   *ebpf.Map `ebpf:"repair_stats"`
 	Scope         *ebpf.Map `ebpf:"scope"`
 	SignedSources *ebpf.Map `ebpf:"signed_sources"`
 	Timers        *ebpf.Map `ebpf:"timers"`
@@ -593,6 +656,10 @@ func (m *fairqMaps) Close() error {
 		m.Parking,
 		m.Pending,
 		m.Ports,
+		m.RepairConfigs,
+		m.RepairFlows,
+		m.RepairPorts,
+		m.RepairStats,
 		m.Scope,
 		m.SignedSources,
 		m.Timers,

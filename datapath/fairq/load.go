@@ -64,7 +64,13 @@ func (m *fairqMaps) byName() map[string]**ebpf.Map {
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
 		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
 		fairqMapGroups: &m.Groups, fairqMapSignedSources: &m.SignedSources, fairqMapCredits: &m.Credits,
+		fairqMapRepairConfigs: &m.RepairConfigs, fairqMapRepairPorts: &m.RepairPorts, fairqMapRepairStats: &m.RepairStats, fairqMapRepairFlows: &m.RepairFlows,
 	}
+}
+
+// isNew reports whether a map did not exist in earlier versions with this schema. Their pins lack it.
+func isNew(name string) bool {
+	return name == fairqMapRepairConfigs || name == fairqMapRepairPorts || name == fairqMapRepairStats || name == fairqMapRepairFlows
 }
 
 // parking returns where the maps of a parking are that parks nothing. They are not pinned.

@@ -285,6 +285,8 @@ func (f *Attachment) clearPort(id uint32) error {
 		f.clear(id, true),
 		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
 		f.maps.Groups.Put(id, make([]fairqPortGroups, cpus)),
+		f.maps.RepairPorts.Put(id, &fairqRepairPort{}),
+		f.maps.RepairStats.Put(id, make([]fairqRepairCounts, cpus)),
 	)
 }
 

@@ -49,6 +49,9 @@ func (m *fairqMaps) stats(id uint32) (Stats, error) {
 	if s.Credits, err = m.credits(id, &p, groups.promisedBytes); err != nil {
 		return Stats{}, err
 	}
+	if s.Repairs, err = m.repairs(id); err != nil {
+		return Stats{}, err
+	}
 	if s.Mode != EnforceAll {
 		s.WindowBytes = s.EquilibriumBytes
 	}

@@ -16,6 +16,7 @@ const (
 	holdingHandle = 0x1000 // the parent of the next two
 	heldHandle    = 0x2000 // PARK_HELD
 	firstHandle   = 0x3000 // PARK_FIRST: sends before heldHandle
+	keptHandle    = 0x4000 // PARK_KEPT
 	// The rate of packets that are held, as a part of the class's rate, and the largest. A packet that is held counts for
 	// 200 bytes (its law asks for this cost), so it is looked at every 25 us at most.
 	heldPart   = 8
@@ -33,6 +34,9 @@ const (
 	behindLimit = 10 * time.Millisecond
 )
 
+// KeptBurst is what segments may send at once that a port's queue had no room for, in time at its rate (law.RepairBurst).
+const KeptBurst = 200 * time.Microsecond
+
 func (p *Park) createRoot() error {
 	htb := netlink.NewHtb(netlink.QdiscAttrs{
 		LinkIndex: p.in.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: rootHandle,
@@ -46,14 +50,14 @@ func (p *Park) createRoot() error {
 // setClass makes the class of a port, or changes its rate. After a change HTB waits once more for the end of what it has
 // sent at the old rate.
 func (p *Park) setClass(id uint32, bps uint64) error {
-	burst := uint32(min(max(float64(bps)/8*p.o.Burst.Seconds(), burstLeast), math.MaxInt32))
 	held := max(min(bps/heldPart, heldMax), leafLeast)
 	for _, c := range []struct {
 		parent, handle uint32
 		rate, ceil     uint64
 		burst, prio    uint32
 	}{
-		{rootHandle, rootHandle + id + 1, bps, bps, burst, 0},
+		{rootHandle, rootHandle + id + 1, bps, bps, burstOf(bps, p.o.Burst), 0},
+		{rootHandle, rootHandle + keptHandle + id + 1, bps, bps, burstOf(bps, KeptBurst), 0},
 		{rootHandle, rootHandle + holdingHandle + id + 1, held, held, burstLeast, 0},
 		{rootHandle + holdingHandle + id + 1, rootHandle + heldHandle + id + 1, leafLeast, held, burstLeast, 1},
 		{rootHandle + holdingHandle + id + 1, rootHandle + firstHandle + id + 1, leafLeast, held, burstLeast, 0},
@@ -68,6 +72,11 @@ func (p *Park) setClass(id uint32, bps uint64) error {
 	}
 	p.classes[id] = bps
 	return nil
+}
+
+// burstOf returns what a class with this rate, in bit/s, may send at once in bytes.
+func burstOf(bps uint64, burst time.Duration) uint32 {
+	return uint32(min(max(float64(bps)/8*burst.Seconds(), burstLeast), math.MaxInt32))
 }
 
 // listClasses returns the rates of the ids that have a class, in bit/s.

@@ -132,7 +132,7 @@ type Repairs struct {
 
 	Over    uint64 // parked: the queue had no room for them
 	Behind  uint64 // parked: the queue had room, and packets of their flow waited
-	Full    uint64 // dropped: as many bytes wait as may
+	Full    uint64 // as many bytes wait as may: dropped, or with credits passed to the queue
 	Other   uint64 // dropped: over the limit, and not TCP
 	Refused uint64 // should have been parked and passed: the parking is gone, or their mark or priority is in use
 

@@ -17,7 +17,7 @@ func Spec() law.Spec {
 		Name: Name, Folder: "fairq", Title: "FairQ, FairSwitch, RWNDQ (paper 002 and the reports before it)",
 		Params: func() any { return Default() }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort, law.VMPort},
 		Signals: []law.Signal{law.Backlog, law.Flows}, Claims: []law.Resource{law.ReceiveWindow, law.FirstPlace},
-		Metrics: []law.Metric{
+		Metrics: append([]law.Metric{
 			{Name: Flows, Main: "mean", Heading: "law counts", Unit: "flows", Text: "active flows"},
 			{Name: Grant, Main: "p50", Heading: "grants each", Unit: "B p50", Text: "the limit of windows, while flows were limited"},
 			{Name: Window, Text: "the law's window, without the floor"},
@@ -25,7 +25,7 @@ func Spec() law.Spec {
 			{Name: Rewritten, Kind: law.Total, Main: "-", Text: "of them, those rewritten to a smaller window"},
 			{Name: Advertised, Kind: law.Total, Main: "-", Heading: "ACKs advertised", Unit: "thousand", Scale: 1e-3, Text: "edge mode: flagged, to advertise a window to the edge"},
 			{Name: Left, Kind: law.Total, Main: "-", Heading: "ACKs left", Unit: "thousand", Scale: 1e-3, Text: "edge mode: unchanged, left to the edge"},
-		},
+		}, law.RepairMetrics()...), // with credits
 		Report: report,
 	}
 }
@@ -71,6 +71,10 @@ func report(t law.Tally) (totals []law.Value, trouble []string) {
 			continue // no edge mode
 		}
 		totals = append(totals, law.Value{Metric: name, Value: float64(t[name])})
+	}
+	if t[law.Kept]+t[law.LostFull]+t[law.ParkingFails] > 0 { // else every packet had room
+		repairs, _ := law.ReportTotals(law.RepairMetrics())(t)
+		totals = append(totals, repairs...)
 	}
 	if t[Refused]*noteworthy > t[Opened] {
 		trouble = append(trouble, "fairq: over 0.1 % of the connections were not entered in the flow table (no room, or an entry of their addresses was there), and not limited")

@@ -31,6 +31,7 @@ type Params struct {
 	Promises       bool         `json:"promises,omitempty" jsonschema_description:"SYN-ACKs and requests grant a first flight that the port has room for"`
 	Credits        bool         `json:"credits,omitempty" jsonschema_description:"promises; and when one segment of each flow exceeds the port's capacity, ACKs wait until the port has drained what was released before"`
 	HoldRequests   *bool        `json:"hold_requests,omitempty" jsonschema_description:"credits: true: requests wait while the buffer has no room for the answers that late servers still owe (default: true)"`
+	RepairLosses   *bool        `json:"repair_losses,omitempty" jsonschema_description:"credits: true: segments that the buffer has no room for wait, and are sent later in order (default: true)"`
 	LongestWait    law.Duration `json:"longest_wait,omitempty" jsonschema_description:"credits: true: the longest time that a packet waits for its credit, 1ms to 1s, half of the guests' least retransmission timeout; 0s: 100ms"`
 	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows to target / flows, and there is no slow start"`
 }
@@ -94,6 +95,8 @@ func (p *Params) Check(topo *law.Topology, world Limits) error {
 		return fmt.Errorf("fairswitch with gain: code oscillates with more than %d samples an update: choose gain: paper", mostFairSwitch)
 	case p.HoldRequests != nil && !p.Credits:
 		return errors.New("hold_requests has an effect with credits only: add credits: true")
+	case p.RepairLosses != nil && !p.Credits:
+		return errors.New("repair_losses has an effect with credits only: add credits: true")
 	case p.Edge && (p.Promises || p.Credits):
 		return errors.New("edge mode works without promises and credits only: an edge writes the windows later")
 	case p.Edge && p.Scale != "learn":
@@ -135,7 +138,12 @@ type Port struct {
 	Active         time.Duration // how long a flow stays active after it last sent
 	Wait           time.Duration // the longest time that a packet waits for its credit
 	Hold           bool          // with credits: requests wait while late servers owe more than the buffer has room for
+	Repair         law.Repair    // with credits: segments that the buffer has no room for wait; zero: they are dropped
 }
+
+// mostKept is the most that a port with credits keeps of segments that its buffer has no room for. At most rates, what it sends in
+// 50 ms is less (law.RepairAt).
+const mostKept = law.Bytes(2 << 20)
 
 // At returns the parameters at a port of this rate and buffer, where flows have this RTT with empty queues. The target is a
 // fraction of the buffer. A flow is granted at most the BDP plus the target, and stays active for four RTTs with the queue at
@@ -149,6 +157,9 @@ func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 		Target: target, Buffer: uint32(buffer), Floor: uint32(p.MinWindow), Cap: uint32(p.MaxWindow),
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates), Active: max(4*(rtt.Std()+drain), leastActive),
 		Wait: cmp.Or(p.LongestWait, DefaultWait).Std(), Hold: p.HoldRequests == nil || *p.HoldRequests,
+	}
+	if p.RepairLosses == nil || *p.RepairLosses {
+		f.Repair, _ = law.RepairAt(rate, buffer, mostKept) // an error: the buffer is too short for it
 	}
 	if f.Cap == 0 {
 		f.Cap = uint32(min(pipe+float64(target), mostWindow))

@@ -18,6 +18,8 @@ func TestAtAPort(t *testing.T) {
 	want := Port{
 		Target: 62_500, Buffer: 125_000, Cap: 67_500, Pipe: 5000, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond, Active: 10_800 * time.Microsecond,
 		Wait: 100 * time.Millisecond, Hold: true,
+		// The parking may send 5 KB at once, and four frames may come at the same time. 50 ms are 1.25 MB; the buffer takes 5 ms.
+		Repair: law.Repair{Limit: 125_000 - 5000 - 4*1514, Most: 150_000, Bound: 1_250_000, Due: 7 * time.Millisecond},
 	}
 	if got := p.At(200e3, 200e6, 125_000); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -57,6 +59,7 @@ func TestLimits(t *testing.T) {
 		{"to 1073741825B: 0B to", plain, func(p *Params) { p.MaxWindow = 1 << 30 }, func(p *Params) { p.MaxWindow = 1<<30 + 1 }},
 		{"more than 4 samples", plain, func(p *Params) { p.FairSwitch, p.Gain, p.Updates = true, "code", 4 }, func(p *Params) { p.FairSwitch, p.Gain, p.Updates = true, "code", 5 }},
 		{"add credits: true", plain, func(p *Params) { p.HoldRequests, p.Credits = new(bool), true }, func(p *Params) { p.HoldRequests, p.Promises = new(bool), true }},
+		{"repair_losses has", plain, func(p *Params) { p.RepairLosses, p.Credits = new(bool), true }, func(p *Params) { p.RepairLosses, p.Promises = new(bool), true }},
 		{"scale: shim", plain, func(p *Params) { p.Edge = true }, func(p *Params) { p.Edge, p.Scale = true, "shim" }},
 		{"scale: unify", plain, func(p *Params) { p.Scale = "unify" }, func(p *Params) { p.Edge, p.Scale = true, "unify" }},
 		{"edge_interval of 999999ns", plain, func(p *Params) { p.Edge, p.EdgeInterval = true, 1e6 }, func(p *Params) { p.Edge, p.EdgeInterval = true, 1e6-1 }},

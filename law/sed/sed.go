@@ -166,5 +166,5 @@ func metrics() []law.Metric {
 		{Name: "window_grants", Kind: law.Total, Text: "windows that the controller granted"},
 		{Name: "pauses", Kind: law.Total, Text: "times that a flow was paused"},
 		{Name: "held_acks", Kind: law.Total, Text: "ACKs of paused flows that waited at a host"},
-	}, repairMetrics()...)
+	}, law.RepairMetrics()...)
 }

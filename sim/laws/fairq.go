@@ -116,6 +116,9 @@ func (w fairQPorts) Tally() law.Tally {
 		t[fairq.Opened] += q.opened
 		t[fairq.Refused] += q.refused
 		t[fairq.Samples] += q.ticks
+		if q.credits != nil && q.credits.repair != nil {
+			q.credits.repair.count(t)
+		}
 	}
 	return t
 }
@@ -127,6 +130,9 @@ func (w fairQPorts) Close() {
 		if q.credits != nil {
 			q.sw.queue.Stop(&q.credits.leave)
 			q.sw.queue.Stop(&q.credits.step)
+			if q.credits.repair != nil {
+				q.sw.queue.Stop(&q.credits.repair.back)
+			}
 		}
 		q.sw.queue.Stop(&q.sw.sweep)
 		q.sw.state.Close()

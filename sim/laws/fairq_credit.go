@@ -22,6 +22,7 @@ type credits struct {
 	leave   event.Event
 	held    []*network.Packet // requests, and packets behind them, in order
 	step    event.Event       // when the first of them is looked at
+	repair  *repairPort       // segments that the buffer has no room for; nil: they are dropped
 }
 
 // waiting is a packet in the parking queue.
@@ -73,6 +74,10 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	q.credits = &credits{net: n}
 	q.credits.leave.Init(leaver{q})
 	q.credits.step.Init(leaver{q})
+	if at.Repair.Bound > 0 && mode&native.CreditPaces != 0 {
+		q.credits.repair = newRepairPort(n, q.port, at.Repair, at.Repair.Bound)
+		q.credits.repair.line = lineBytes
+	}
 	q.credits.state = q.sw.state.SetCredit(int(q.id)-1, &native.CreditConfig{
 		ByteNsQ20: uint64(math.Round(8e9 * (1 << 20) / float64(q.port.Rate))), CapacityBytes: at.Pipe + at.Target, TargetBytes: at.Target,
 		FirstBytes: firstMSS * mostMSS, WaitNs: uint32(at.Wait), HoldBytes: creditHold, LineBytes: lineBytes, Mode: mode,
@@ -182,7 +187,7 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, b
 		return network.Pass
 	}
 	ask.FloorBytes = q.sw.state.Floor(int(at.id)-1, e.MSS, 0)
-	ask.BacklogBytes = uint32(min(at.port.Backlog(), math.MaxUint32))
+	ask.BacklogBytes = at.creditBacklog()
 	var answer native.CreditAnswer
 	if ask.Shift = e.Shift; e.Flags&native.EndUnified != 0 {
 		ask.Shift = e.Announced
@@ -299,7 +304,7 @@ func (q *fairQPort) holds(pk *network.Packet, now event.Time) bool {
 	if pk.Seq() != t.request[from] || pk.Payload() == 0 {
 		return mark == native.CreditHeld // it stays behind its request
 	}
-	backlog := uint32(min(q.port.Backlog(), math.MaxUint32))
+	backlog := q.creditBacklog()
 	mark = q.sw.state.CreditReturns(int(q.id)-1, uint64(now), backlog, uint32(c.ends[1-from].Promise), int64(t.live[1-from]-now),
 		mark == native.CreditHeld)
 	if t.released[1-from] = mark; mark == native.CreditHeld {
@@ -307,6 +312,23 @@ func (q *fairQPort) holds(pk *network.Packet, now event.Time) bool {
 	}
 	t.live[1-from] = now + event.Time(q.sw.state.CreditLiveNs(int(q.id)-1))
 	return false
+}
+
+// creditBacklog returns the bytes in the queue, and those that it had no room for.
+func (q *fairQPort) creditBacklog() uint32 {
+	bytes := q.port.Backlog()
+	if r := q.credits.repair; r != nil {
+		bytes += int64(r.bytes)
+	}
+	return uint32(min(bytes, math.MaxUint32))
+}
+
+// keeps keeps a segment that the queue has no room for. Any other segment passes.
+func (q *fairQPort) keeps(pk *network.Packet, now event.Time) network.Verdict {
+	if q.credits == nil || q.credits.repair == nil || q.credits.repair.Packet(q.port, pk, now) != network.Take {
+		return network.Pass
+	}
+	return network.Take
 }
 
 // uncredited charges a packet that no credit released, while the port's clock runs.

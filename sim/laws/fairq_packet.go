@@ -56,12 +56,15 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 	}
 	if !belongs {
 		q.limit(c, pk, now)
-		return network.Pass
+		return q.keeps(pk, now)
 	}
 	if q.sw.credit != 0 && pk.Flags()&network.FIN != 0 {
 		q.uses(c, pk, now) // an end that closes uses nothing of its promise
 	}
-	return q.acknowledgement(c, pk, begins, q.sw.flows > half, now)
+	if v := q.acknowledgement(c, pk, begins, q.sw.flows > half, now); v != network.Pass {
+		return v
+	}
+	return q.keeps(pk, now)
 }
 
 // side returns who sent the packet: 0 for the dialler, 1 for the acceptor.

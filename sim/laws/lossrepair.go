@@ -27,11 +27,12 @@ func putLossRepair(n *network.Network, r *experiment.Run, name string) (Attached
 	}
 	w := &repairs{}
 	for _, p := range n.SwitchPorts(r.At) {
-		q, err := newRepairPort(n, p, &params, false)
+		at, err := params.At(p.Rate, p.Buffer.Bytes())
 		if err != nil {
 			w.Close()
-			return nil, err
+			return nil, fmt.Errorf("port %s: %w", p.Name, err)
 		}
+		q := newRepairPort(n, p, at, at.Most)
 		w.ports = append(w.ports, q)
 		add(p, q)
 	}
@@ -62,6 +63,7 @@ type repairPort struct {
 	config  native.RepairConfig
 	due     event.Time
 	burst   event.Time // at the port's rate
+	line    int64      // bytes that a frame counts for in addition, so that packets come back as the line sends them
 	free    event.Time // when all that was kept will have been sent at the rate
 	back    event.Event
 	waiting []kept // in order
@@ -81,21 +83,14 @@ type kept struct {
 	over  bool // the buffer had no room for it; else it went behind its flow
 }
 
-// newRepairPort returns the repair at a port. late: packets may be kept that come back late.
-func newRepairPort(n *network.Network, p *network.Port, params *sed.LossRepairParams, late bool) (*repairPort, error) {
-	at, err := params.At(p.Rate, p.Buffer.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("port %s: %w", p.Name, err)
-	}
+// newRepairPort returns the repair at a port that keeps at most so many bytes.
+func newRepairPort(n *network.Network, p *network.Port, at law.Repair, most law.Bytes) *repairPort {
 	q := &repairPort{
-		net: n, port: p, config: native.RepairConfig{LimitBytes: uint32(at.Limit), ParkBytes: uint32(at.Most)},
-		due: event.Time(at.Due), burst: event.Time(sed.RepairBurst), flows: map[dataKey]*native.RepairFlow{},
-	}
-	if late {
-		q.config.ParkBytes = uint32(at.Bound)
+		net: n, port: p, config: native.RepairConfig{LimitBytes: uint32(at.Limit), ParkBytes: uint32(most)},
+		due: event.Time(at.Due), burst: event.Time(law.RepairBurst), flows: map[dataKey]*native.RepairFlow{},
 	}
 	q.back.Init(q)
-	return q, nil
+	return q
 }
 
 // Packet passes, keeps or drops a packet.
@@ -164,7 +159,7 @@ func (q *repairPort) Happen(_ *event.Event, now event.Time) {
 	}
 	q.bytes -= uint32(w.pk.Bytes())
 	q.backNs = uint64(w.since)
-	q.free = max(q.free, now) + q.sends(int64(w.pk.Bytes()))
+	q.free = max(q.free, now) + q.sends(int64(w.pk.Bytes())+q.line)
 	if w.over {
 		q.repair(now - w.since)
 	}
@@ -194,11 +189,11 @@ func (q *repairPort) repair(wait event.Time) {
 
 // count adds what the port did.
 func (q *repairPort) count(t law.Tally) {
-	t[sed.Repairs] += q.repaired
-	t[sed.InTime] += q.inTime
-	t[sed.SentInTime] += q.sentInTime
-	t[sed.Kept] += q.over + q.behind
-	t[sed.LostFull] += q.full
-	t[sed.LostOther] += q.other
-	t[sed.LongestUs] = max(t[sed.LongestUs], uint64(q.longest/event.Microsecond))
+	t[law.Repairs] += q.repaired
+	t[law.InTime] += q.inTime
+	t[law.SentInTime] += q.sentInTime
+	t[law.Kept] += q.over + q.behind
+	t[law.LostFull] += q.full
+	t[law.LostOther] += q.other
+	t[law.LongestUs] = max(t[law.LongestUs], uint64(q.longest/event.Microsecond))
 }

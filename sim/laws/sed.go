@@ -75,9 +75,11 @@ func (s *sedNetwork) put(r *experiment.Run, p *sed.RepairParams, every event.Tim
 			q := &sedPort{sw: sw, port: port, at: law.Port{Switch: sw.number, N: uint32(port.ID)}, state: sed.NewPort(&p.Params), flows: map[dataKey]*sedFlow{}}
 			q.look.Init(q)
 			if p.Repair == sed.RepairReinject {
-				if q.repair, err = newRepairPort(s.net, port, &sed.LossRepairParams{Park: p.Park}, true); err != nil {
-					return err
+				at, err := law.RepairAt(port.Rate, port.Buffer.Bytes(), p.Park)
+				if err != nil {
+					return fmt.Errorf("port %s: %w", port.Name, err)
 				}
+				q.repair = newRepairPort(s.net, port, at, at.Bound)
 			}
 			sw.ports = append(sw.ports, q)
 			add(port, q)

@@ -37,6 +37,9 @@ func (Law) KeysOf(text json.RawMessage) (all, port map[string]any, err error) {
 	if p.HoldRequests != nil {
 		port["hold_requests"] = onOff(*p.HoldRequests)
 	}
+	if p.RepairLosses != nil {
+		port["repair_losses"] = onOff(*p.RepairLosses)
+	}
 	return all, port, nil
 }
 

@@ -46,10 +46,11 @@ type portKeys struct {
 	MinWindow      law.Bytes    `json:"min_window,omitempty" jsonschema_description:"smallest window of a flow; 0B: one segment and a byte (default: 0B)"`
 	LongestWait    law.Duration `json:"longest_wait,omitempty" jsonschema_description:"with credits: the longest time that a packet waits for its credit, 1ms to 1s. Half of the guests' least retransmission timeout (default: 100ms)"`
 	HoldRequests   string       `json:"hold_requests,omitempty" jsonschema:"enum=off,enum=on" jsonschema_description:"with credits: whether requests wait while the buffer has no room for the answers that late servers still owe (default: on)"`
+	RepairLosses   string       `json:"repair_losses,omitempty" jsonschema:"enum=off,enum=on" jsonschema_description:"with credits: whether segments that the buffer has no room for wait in the parking, and are sent later in order (default: on)"`
 	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"number of equal paths (ECMP) of which the port is one. A flow whose data takes another switch is limited to the port's window divided by it; with 1 it passes (default: 1)"`
 }
 
-// Values of the keys promises, credits and hold_requests.
+// Values of the keys promises, credits, hold_requests and repair_losses.
 const (
 	off = "off"
 	on  = "on"
@@ -70,7 +71,7 @@ func (Law) Facts() *switchd.Facts {
 	return &switchd.Facts{
 		Spec: &spec, Title: "FairQ",
 		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass", Promises: off, Credits: off},
-		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", LongestWait: fairqlaw.DefaultWait, HoldRequests: on, Paths: 1},
+		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", LongestWait: fairqlaw.DefaultWait, HoldRequests: on, RepairLosses: on, Paths: 1},
 		MovedAll:  []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
 		MovedPort: []string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"},
 		Flags:     flags(),

@@ -19,7 +19,7 @@ func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 	case *portKeys:
 		p := fairqlaw.Default()
 		p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.LongestWait, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.LongestWait, k.Paths
-		p.HoldRequests = new(k.HoldRequests == on)
+		p.HoldRequests, p.RepairLosses = new(k.HoldRequests == on), new(k.RepairLosses == on)
 		l, err := programsAt(p, site)
 		l.Active = min(l.Active, kernel.MaxActive) // slow ports are managed with the maximum
 		return params{l}, err
@@ -41,6 +41,7 @@ func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: uint32(min(max(site.MTU, 576), 65535)), Tick: at.Tick, Period: at.Period,
 		FloorBytes: at.Floor, CapBytes: at.Cap, Gain: gain, Active: at.Active, Idle: min(p.Idle.Std(), kernel.MaxActive),
 		RateBps: uint64(site.Rate), LineBytes: site.LineBytes, LongestWait: at.Wait, HoldRequests: at.Hold,
+		RepairLimitBytes: uint32(at.Repair.Limit), RepairMostBytes: uint32(at.Repair.Bound), RepairDue: at.Repair.Due,
 	}
 	if p.Promises || p.Credits {
 		l.PipeBytes = max(1, at.Pipe)

@@ -117,7 +117,7 @@ func (p params) Differs(before switchd.Params) string {
 
 // Own locks the pins of a switch.
 func (l Law) Own(c *switchd.Common) (switchd.Running, error) {
-	r, err := kernel.Own(kernel.Config{Pin: c.Pin, TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Lease: l.Lease, Burst: sed.RepairBurst})
+	r, err := kernel.Own(kernel.Config{Pin: c.Pin, TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Lease: l.Lease, Burst: law.RepairBurst})
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@
 #include "flows.h"
 #include "port.h"
 #include "unify.h"
-#include "../lib/park.h"
+#define REPAIR_FLOWS 4096 // a port keeps 2 MiB at most
+#include "../lib/repair.h"
 #include "../../core/fairq/credit_ack.h"
 #include "../../core/fairq/credit_turn.h"
 #include "../../core/fairq/groups.h"
@@ -69,6 +70,14 @@ static __always_inline struct credit_wait *credit_wait_of(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&credit_waits, &zero);
+}
+
+// Returns the bytes in the queue of a port, and those that its queue had no room for (credit_keeps).
+static __always_inline __u32 credit_backlog(__u32 id)
+{
+	struct repair_port *kept = bpf_map_lookup_elem(&repair_ports, &id);
+
+	return (__u32)port_backlog(id) + (kept ? kept->bytes : 0);
 }
 
 static __always_inline __u32 credit_time(__u64 ns) { return ns >> CREDIT_UNIT_LOG2_NS; }
@@ -300,7 +309,7 @@ __noinline int credit_leaves(__u32 id, struct end *sender, __u32 held)
 		return 0;
 	credit_moves_on(id, p, now);
 	promise = sender->promise;
-	backlog = (__u32)port_backlog(id);
+	backlog = credit_backlog(id);
 	credit_reports(&report, id, CREDIT_RETURNED);
 	left = credit_left(sender, credit_time(now));
 	credit_hears(&report, now, left, promise, backlog, held);
@@ -428,7 +437,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->ack.left_ns = credit_left(sender, now);
 	d->ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
 	d->ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
-	d->ack.backlog_bytes = (__u32)port_backlog(id);
+	d->ack.backlog_bytes = credit_backlog(id);
 	d->ack.length_bytes = ctx->len;
 	d->ack.fixed = !!ctx->gso_size;
 	credit_decides(id, d, sender);

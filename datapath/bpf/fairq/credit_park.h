@@ -4,6 +4,7 @@
 //
 //   credit_return  a packet that comes back from the parking: it leaves, or a request is held
 //   credit_parks   parks a packet, or takes back its wait if the parking refuses it
+//   credit_keeps   parks a segment that the port's queue would lose (lib/repair.h)
 #ifndef WEIR_BPF_CREDIT_PARK_H
 #define WEIR_BPF_CREDIT_PARK_H
 
@@ -41,6 +42,53 @@ static __always_inline int credit_is_holding(__u32 id)
 	return p && credit_holds(&p->config, &p->state, bpf_ktime_get_ns());
 }
 
+// Handles a segment that comes back, if credit_keeps parked it. Returns 1: it leaves.
+static __always_inline int credit_keeps_no_more(struct __sk_buff *ctx, const struct segment *s)
+{
+	struct direction of;
+	struct at_port p;
+
+	if (!(ctx->tc_index & STAMP_KEPT) || !repair_read(&p, port_id))
+		return 0;
+	of = direction_of(s, port_id);
+	repair_returns(ctx, &p, &of);
+	return 1;
+}
+
+// Returns what a frame takes on the line in addition to its bytes.
+static __always_inline __u32 credit_line_bytes(__u32 id)
+{
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+
+	return p ? p->config.line_bytes : 0;
+}
+
+// Parks a segment that the port's queue has no room for, or that must stay behind such segments of its flow. Any other segment
+// passes. Returns the program's verdict.
+__noinline int credit_keeps(struct __sk_buff *ctx, const struct segment *s)
+{
+	struct repair_flow *flow;
+	enum repair_verdict verdict;
+	struct direction of;
+	struct at_port p;
+	int parked;
+	__u64 now;
+
+	if (!s || !repair_read(&p, port_id) || !p.config->park_bytes)
+		return TCX_NEXT;
+	if (!p.state->bytes && (__u64)BACKLOG(ctx) + ctx->wire_len <= p.config->limit_bytes)
+		return TCX_NEXT;
+	now = bpf_ktime_get_ns();
+	of = direction_of(s, port_id);
+	flow = repair_flow_of(&p, &of);
+	verdict = repair_decides(ctx, &p, flow, 1, now);
+	if ((verdict != REPAIR_OVER && verdict != REPAIR_BEHIND) || !is_live(now))
+		return TCX_NEXT;
+	parked = repair_parks(ctx, &p, &of, flow, port_id | PARK_KEPT, ctx->len + credit_line_bytes(port_id),
+			      verdict == REPAIR_OVER ? STAMP_OVER : 0);
+	return parked == PARK_PASS ? TCX_NEXT : parked;
+}
+
 // Handles a segment that comes back from the parking. It leaves, unless it is a request that the buffer has no room for, or a
 // packet behind such a request. Returns the program's verdict.
 __noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
@@ -50,7 +98,7 @@ __noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
 	int verdict, request;
 	__s32 debt;
 
-	if (!s)
+	if (!s || credit_keeps_no_more(ctx, s))
 		return TCX_NEXT;
 	c = bpf_map_lookup_elem(&flows, &s->key);
 	if (!c)

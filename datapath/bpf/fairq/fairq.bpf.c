@@ -49,7 +49,7 @@ __noinline int timer_is_late(__u32 id)
 		return 0;
 	now = bpf_ktime_get_ns();
 	port->looked_ns = now;
-	return law_may_sample(id, config, port, now);
+	return law_may_sample(id, config, port, now) && !port_rests_empty(id, config, port, now);
 }
 
 // Reports whether a packet must check the timer: every 16th. So a timer that stalls does not
@@ -190,7 +190,9 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0, 0);
 	if (unlikely(!(c->end[s.side & 1].flags & END_SCALE)))
 		adopt_ack(&c->end[s.side & 1], &s, field);
-	return credit && parks ? credit_parks(ctx, parks, c, s.side) : TCX_NEXT;
+	if (credit)
+		return parks ? credit_parks(ctx, parks, c, s.side) : credit_keeps(ctx, &s);
+	return TCX_NEXT;
 }
 
 SEC("tcx/egress")

@@ -6,7 +6,7 @@
 // The timer runs while the port has flows, and stops by itself when it has none. It is expensive: 25 us each time in a
 // virtual machine, a thousand times the cost of a sample by a passing packet. So it rests where that loses nothing. With
 // an empty queue it rests for a period. It rests longer while packets are so frequent that they sample in its place
-// (fairq_packet_may_sample: the timer is more than 2T late).
+// (fairq_packet_may_sample: the timer is more than 2T late), or once a period while the queue is empty.
 //
 // The verifier checks a function that is neither static nor inline once, on its own, and not again on every path that
 // calls it. Without that the program would be too large to check. It knows nothing about what such a function returns, so
@@ -96,6 +96,13 @@ __noinline __u64 port_backlog(__u32 id)
 		return 0;
 	root = device->qdisc;
 	return PORT_READABLE | (root ? root->qstats.backlog : 0);
+}
+
+// Reports whether no sample is needed yet, because the queue was empty and still is: a sample once a period says the same.
+static __always_inline int port_rests_empty(__u32 id, const struct port_config *config, const struct port *port, __u64 now)
+{
+	return !port->backlog && config->law.variant == FAIRQ_VARIANT_ALG1 &&
+	       now - port->law.last_sample_ns < fairq_period(&config->law) && port_backlog(id) == PORT_READABLE;
 }
 
 // Returns how long the timer rests until its next tick, in ns.

@@ -129,6 +129,13 @@ type lawtraceCreditWait struct {
 	Zero        uint32
 }
 
+type lawtraceDirection struct {
+	_    structs.HostLayout
+	Key  lawtraceFlowKey
+	Side uint32
+	Port uint32
+}
+
 type lawtraceFairqConfig struct {
 	_           structs.HostLayout
 	TargetBytes uint32
@@ -605,6 +612,50 @@ type lawtracePortGroups struct {
 	}
 }
 
+type lawtraceRepairCounts struct {
+	_          structs.HostLayout
+	Seen       uint64
+	Over       uint64
+	Behind     uint64
+	Full       uint64
+	Other      uint64
+	Refused    uint64
+	Back       uint64
+	Repaired   uint64
+	InTime     uint64
+	SentInTime uint64
+	WaitedNs   uint64
+	LongestNs  uint64
+}
+
+type lawtraceRepairFlow struct {
+	_        structs.HostLayout
+	ParkedNs uint64
+	Waiting  uint32
+	Unused   uint32
+}
+
+type lawtraceRepairPort struct {
+	_        structs.HostLayout
+	ParkedNs uint64
+	BackNs   uint64
+	Bytes    uint32
+	Unused   uint32
+}
+
+type lawtraceRepairPortConfig struct {
+	_           structs.HostLayout
+	NetnsCookie uint64
+	DueNs       uint64
+	Ifindex     uint32
+	LimitBytes  uint32
+	ParkBytes   uint32
+	NsPerKib    uint32
+	Off         uint32
+	Name        [32]int8
+	_           [4]byte
+}
+
 type lawtraceScopeKey struct {
 	_            structs.HostLayout
 	PrefixLength uint32
@@ -656,6 +707,10 @@ const (
 	lawtraceMapParking          = "parking"
 	lawtraceMapPending          = "pending"
 	lawtraceMapPorts            = "ports"
+	lawtraceMapRepairConfigs    = "repair_configs"
+	lawtraceMapRepairFlows      = "repair_flows"
+	lawtraceMapRepairPorts      = "repair_ports"
+	lawtraceMapRepairStats      = "repair_stats"
 	lawtraceMapScope            = "scope"
 	lawtraceMapSignedSources    = "signed_sources"
 	lawtraceMapTimers           = "timers"
@@ -754,6 +809,10 @@ type lawtraceMapSpecs struct {
 	Parking       *ebpf.MapSpec `ebpf:"parking"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	RepairConfigs *ebpf.MapSpec `ebpf:"repair_configs"`
+	RepairFlows   *ebpf.MapSpec `ebpf:"repair_flows"`
+	RepairPorts   *ebpf.MapSpec `ebpf:"repair_ports"`
+	RepairStats   *ebpf.MapSpec `ebpf:"repair_stats"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
 	SignedSources *ebpf.MapSpec `ebpf:"signed_sources"`
 	Timers        *ebpf.MapSpec `ebpf:"timers"`
@@ -818,6 +877,10 @@ type lawtraceMaps struct {
 	Parking       *ebpf.Map `ebpf:"parking"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
+	RepairConfigs *ebpf.Map `ebpf:"repair_configs"`
+	RepairFlows   *ebpf.Map `ebpf:"repair_flows"`
+	RepairPorts   *ebpf.Map `ebpf:"repair_ports"`
+	RepairStats   *ebpf.Map `ebpf:"repair_stats"`
 	Scope         *ebpf.Map `ebpf:"scope"`
 	SignedSources *ebpf.Map `ebpf:"signed_sources"`
 	Timers        *ebpf.Map `ebpf:"timers"`
@@ -840,6 +903,10 @@ func (m *lawtraceMaps) Close() error {
 		m.Parking,
 		m.Pending,
 		m.Ports,
+		m.RepairConfigs,
+		m.RepairFlows,
+		m.RepairPorts,
+		m.RepairStats,
 		m.Scope,
 		m.SignedSources,
 		m.Timers,

@@ -128,6 +128,13 @@ type FairQCreditWait struct {
 	Zero        uint32
 }
 
+type FairQDirection struct {
+	_    structs.HostLayout
+	Key  FairQFlowKey
+	Side uint32
+	Port uint32
+}
+
 type FairQFlowEnds struct {
 	_       structs.HostLayout
 	Address [2][4]uint32
@@ -370,6 +377,50 @@ type FairQPortGroups struct {
 	}
 }
 
+type FairQRepairCounts struct {
+	_          structs.HostLayout
+	Seen       uint64
+	Over       uint64
+	Behind     uint64
+	Full       uint64
+	Other      uint64
+	Refused    uint64
+	Back       uint64
+	Repaired   uint64
+	InTime     uint64
+	SentInTime uint64
+	WaitedNs   uint64
+	LongestNs  uint64
+}
+
+type FairQRepairFlow struct {
+	_        structs.HostLayout
+	ParkedNs uint64
+	Waiting  uint32
+	Unused   uint32
+}
+
+type FairQRepairPort struct {
+	_        structs.HostLayout
+	ParkedNs uint64
+	BackNs   uint64
+	Bytes    uint32
+	Unused   uint32
+}
+
+type FairQRepairPortConfig struct {
+	_           structs.HostLayout
+	NetnsCookie uint64
+	DueNs       uint64
+	Ifindex     uint32
+	LimitBytes  uint32
+	ParkBytes   uint32
+	NsPerKib    uint32
+	Off         uint32
+	Name        [32]int8
+	_           [4]byte
+}
+
 type FairQScopeKey struct {
 	_            structs.HostLayout
 	PrefixLength uint32
@@ -415,6 +466,10 @@ const (
 	FairQMapParking          = "parking"
 	FairQMapPending          = "pending"
 	FairQMapPorts            = "ports"
+	FairQMapRepairConfigs    = "repair_configs"
+	FairQMapRepairFlows      = "repair_flows"
+	FairQMapRepairPorts      = "repair_ports"
+	FairQMapRepairStats      = "repair_stats"
 	FairQMapScope            = "scope"
 	FairQMapSignedSources    = "signed_sources"
 	FairQMapTimers           = "timers"
@@ -538,6 +593,10 @@ type FairQMapSpecs struct {
 	Parking       *ebpf.MapSpec `ebpf:"parking"`
 	Pending       *ebpf.MapSpec `ebpf:"pending"`
 	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	RepairConfigs *ebpf.MapSpec `ebpf:"repair_configs"`
+	RepairFlows   *ebpf.MapSpec `ebpf:"repair_flows"`
+	RepairPorts   *ebpf.MapSpec `ebpf:"repair_ports"`
+	RepairStats   *ebpf.MapSpec `ebpf:"repair_stats"`
 	Scope         *ebpf.MapSpec `ebpf:"scope"`
 	SignedSources *ebpf.MapSpec `ebpf:"signed_sources"`
 	Timers        *ebpf.MapSpec `ebpf:"timers"`
@@ -601,6 +660,10 @@ type FairQMaps struct {
 	Parking       *ebpf.Map `ebpf:"parking"`
 	Pending       *ebpf.Map `ebpf:"pending"`
 	Ports         *ebpf.Map `ebpf:"ports"`
+	RepairConfigs *ebpf.Map `ebpf:"repair_configs"`
+	RepairFlows   *ebpf.Map `ebpf:"repair_flows"`
+	RepairPorts   *ebpf.Map `ebpf:"repair_ports"`
+	RepairStats   *ebpf.Map `ebpf:"repair_stats"`
 	Scope         *ebpf.Map `ebpf:"scope"`
 	SignedSources *ebpf.Map `ebpf:"signed_sources"`
 	Timers        *ebpf.Map `ebpf:"timers"`
@@ -623,6 +686,10 @@ func (m *FairQMaps) Close() error {
 		m.Parking,
 		m.Pending,
 		m.Ports,
+		m.RepairConfigs,
+		m.RepairFlows,
+		m.RepairPorts,
+		m.RepairStats,
 		m.Scope,
 		m.SignedSources,
 		m.Timers,

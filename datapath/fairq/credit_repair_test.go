@@ -1,0 +1,69 @@
+package fairq_test
+
+import (
+	"testing"
+	"time"
+
+	"weir/datapath/fairq"
+	"weir/datapath/testnet"
+)
+
+// Packets that wait for credits pass after 1 ms, so answers come at once, and the port's queue is above what it has room for. Segments
+// that it has no room for wait, and come behind those that were sent before them. All come, each once; none is sent again.
+func TestFairQCredits_KeepsWhatTheQueueHasNoRoomFor(t *testing.T) {
+	law := creditLaw()
+	law.HoldRequests, law.LongestWait = false, time.Millisecond
+	law.RepairLimitBytes, law.RepairMostBytes, law.RepairDue = 15_000, 2<<20, time.Second
+	b := newCreditBedOf(t, 40, law, fairq.Config{Credit: fairq.CreditPaces})
+	for range 3 {
+		b.ask(t)
+	}
+	_, in := statsOfBoth(t, b.f)
+	r := in.Repairs
+	if r == nil || r.Over == 0 || r.Repaired == 0 {
+		t.Fatalf("%+v: the queue had room for everything", r)
+	}
+	testnet.Until(t, "all segments have left the parking", func() bool {
+		_, in := statsOfBoth(t, b.f)
+		r = in.Repairs
+		return r.WaitingBytes == 0 && r.Back == r.Over+r.Behind-r.Refused
+	})
+	if r.Full+r.Other+r.Refused > 0 {
+		t.Errorf("%+v: want all kept", r)
+	}
+	if late := overtaken(t, b.client); late > 0 {
+		t.Errorf("%d segments came behind one that they were sent before", late)
+	}
+	b.checksums(t)
+	if p, err := b.f.ParkStats(); err != nil || p.Stale+p.Foreign+p.Untrimmed > 0 {
+		t.Errorf("%+v: %v", p, err)
+	}
+}
+
+// Without heartbeats nothing is kept.
+func TestFairQCredits_KeepsNothingWithoutHeartbeats(t *testing.T) {
+	law := creditLaw()
+	law.RepairLimitBytes, law.RepairMostBytes, law.RepairDue = 1, 2<<20, time.Second // no queue is so short
+	b := newCreditBedOf(t, 1, law, fairq.Config{Credit: fairq.CreditPaces, Lease: 2 * fairq.HeartbeatInterval})
+	b.ask(t)
+	_, in := statsOfBoth(t, b.f)
+	if in.Repairs == nil || in.Repairs.Over == 0 {
+		t.Fatalf("%+v: nothing is kept", in.Repairs)
+	}
+	testnet.Until(t, "windows are released", func() bool {
+		_, in := statsOfBoth(t, b.f)
+		return !in.Enforced && in.GrantBytes == 0
+	})
+	parked := func() uint64 {
+		p, err := b.f.ParkStats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Parked
+	}
+	before := parked()
+	b.ask(t)
+	if after := parked(); after != before {
+		t.Errorf("%d packets were parked without heartbeats", after-before)
+	}
+}
