@@ -10,6 +10,7 @@ import (
 // sends them later, in order, at its rate.
 type Repair struct {
 	Limit Bytes         // of the buffer, that packets may fill that did not wait. The rest is for those that come back
+	Full  Bytes         // of the buffer, that those may fill; one that finds more can wait once more. The rest is for others that come meanwhile
 	Most  Bytes         // that is kept: so a packet that is kept is back in time
 	Bound Bytes         // that can be kept, although some packets come back late
 	Due   time.Duration // a repair that takes longer is late: the time of a full buffer and 2 ms
@@ -39,6 +40,7 @@ func RepairAt(rate Rate, buffer, park Bytes) (Repair, error) {
 	bound := min(float64(park), sends(repairLongest))
 	return Repair{
 		Limit: buffer - head,
+		Full:  buffer - leastOfOthers*repairFrame,
 		Most:  Bytes(min(bound, float64(buffer)+sends(repairLate-repairSpare))),
 		Bound: Bytes(bound),
 		Due:   time.Duration(float64(buffer)*8e9/float64(rate)) + repairLate,

@@ -57,6 +57,7 @@ func (f *Attachment) repairConfig(l *Law) (c fairqRepairPortConfig) {
 		return c
 	}
 	c.LimitBytes, c.ParkBytes, c.DueNs = l.RepairLimitBytes, l.RepairMostBytes, uint64(l.RepairDue)
+	c.FullBytes = l.RepairFullBytes
 	c.NsPerKib = uint32(1024 * 8e9 / float64(max(l.RateBps, leastRate)))
 	return c
 }
@@ -120,7 +121,7 @@ func (m *fairqMaps) repairs(id uint32) (*reading.Repairs, error) {
 	if c.ParkBytes == 0 {
 		return nil, nil
 	}
-	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: state.Bytes}
+	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: uint32(max(int32(state.Bytes), 0))}
 	for i := range cpus {
 		of := &cpus[i]
 		r.Over += of.Over

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"weir/datapath/fairq"
+	"weir/datapath/park"
+	"weir/datapath/reading"
 	"weir/datapath/testnet"
 )
 
@@ -31,13 +33,43 @@ func TestFairQCredits_KeepsWhatTheQueueHasNoRoomFor(t *testing.T) {
 	if r.Full+r.Other+r.Refused > 0 {
 		t.Errorf("%+v: want all kept", r)
 	}
-	if late := overtaken(t, b.client); late > 0 {
-		t.Errorf("%d segments came behind one that they were sent before", late)
+	// On another processor, a segment can overtake one that comes back at the same moment: a program cannot hold a lock until the queue
+	// has it. Without an order, a third of those that waited would come late.
+	if late := overtaken(t, b.client); uint64(late)*50 > r.Back {
+		t.Errorf("%d segments of %d that waited came behind one that they were sent before", late, r.Back)
 	}
 	b.checksums(t)
 	if p, err := b.f.ParkStats(); err != nil || p.Stale+p.Foreign+p.Untrimmed > 0 {
 		t.Errorf("%+v: %v", p, err)
 	}
+}
+
+// A segment that comes back when the queue has no room yet waits once more: here none has room until the queue is empty. So a port that
+// sends later than its parking loses nothing.
+func TestFairQCredits_KeptSegmentsWaitOnceMore(t *testing.T) {
+	law := creditLaw()
+	law.HoldRequests, law.LongestWait = false, time.Millisecond
+	law.RepairLimitBytes, law.RepairFullBytes, law.RepairMostBytes, law.RepairDue = 15_000, 1514, 2<<20, time.Second
+	b := newCreditBedOf(t, 40, law, fairq.Config{Credit: fairq.CreditPaces})
+	for range 3 {
+		b.ask(t)
+	}
+	var r *reading.Repairs
+	var p park.Stats
+	testnet.Until(t, "all segments have left the parking", func() bool {
+		_, in := statsOfBoth(t, b.f)
+		var err error
+		if p, err = b.f.ParkStats(); err != nil {
+			t.Fatal(err)
+		}
+		r = in.Repairs
+		return r.WaitingBytes == 0 && r.Back == r.Over+r.Behind-r.Refused && p.Returned == p.Parked
+	})
+	s := b.state(t)
+	if waits := p.Parked - s.Parked; r.Over == 0 || waits <= r.Back || r.Full+r.Other+r.Refused > 0 {
+		t.Errorf("%+v: %d segments waited %d times", r, r.Back, waits)
+	}
+	b.checksums(t)
 }
 
 // Without heartbeats nothing is kept.

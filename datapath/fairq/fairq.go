@@ -117,7 +117,9 @@ type Law struct {
 	// RepairLimitBytes and RepairMostBytes: with credits, TCP segments that find more than the limit in the queue wait, and are sent
 	// later in order. At most this many bytes wait; 0: none. RepairDue: a segment that waits longer is counted as late.
 	RepairLimitBytes, RepairMostBytes uint32
-	RepairDue                         time.Duration
+	// RepairFullBytes: such a segment that comes back and finds more in the queue waits once more. 0: it never does.
+	RepairFullBytes uint32
+	RepairDue       time.Duration
 }
 
 // Port is a port and its law.

@@ -411,7 +411,7 @@ type fairqRepairPort struct {
 	ParkedNs uint64
 	BackNs   uint64
 	Bytes    uint32
-	Unused   uint32
+	Again    uint32
 }
 
 type fairqRepairPortConfig struct {
@@ -423,6 +423,8 @@ type fairqRepairPortConfig struct {
 	ParkBytes   uint32
 	NsPerKib    uint32
 	Off         uint32
+	FullBytes   uint32
+	Zero        uint32
 	Name        [32]int8
 	_           [4]byte
 }

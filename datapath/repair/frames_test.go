@@ -224,3 +224,19 @@ func TestFrames(t *testing.T) {
 		t.Errorf("verdict %d", int32(got))
 	}
 }
+
+// A packet that came before another processor parked one, by the clock of its own, does not take what waits for lost.
+func TestFrames_ParkedMeanwhile(t *testing.T) {
+	b := newBench(t)
+	frame := segment("10.0.0.1", "10.0.0.2", 1000, 2000)
+	b.at(t, time.Hour+time.Microsecond)
+	for range kept / 1000 {
+		if v := b.run(t, frame, limit, 0); v != tcxRedirect {
+			t.Fatalf("verdict %d: want it parked", int32(v))
+		}
+	}
+	b.at(t, time.Hour)
+	if v := b.run(t, frame, limit, 0); v != tcxDrop {
+		t.Errorf("verdict %d: want it dropped, since as many bytes wait as may", int32(v))
+	}
+}

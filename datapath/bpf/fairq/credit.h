@@ -77,7 +77,7 @@ static __always_inline __u32 credit_backlog(__u32 id)
 {
 	struct repair_port *kept = bpf_map_lookup_elem(&repair_ports, &id);
 
-	return (__u32)port_backlog(id) + (kept ? kept->bytes : 0);
+	return (__u32)port_backlog(id) + (kept ? repair_waiting(kept) : 0);
 }
 
 static __always_inline __u32 credit_time(__u64 ns) { return ns >> CREDIT_UNIT_LOG2_NS; }

@@ -42,19 +42,6 @@ static __always_inline int credit_is_holding(__u32 id)
 	return p && credit_holds(&p->config, &p->state, bpf_ktime_get_ns());
 }
 
-// Handles a segment that comes back, if credit_keeps parked it. Returns 1: it leaves.
-static __always_inline int credit_keeps_no_more(struct __sk_buff *ctx, const struct segment *s)
-{
-	struct direction of;
-	struct at_port p;
-
-	if (!(ctx->tc_index & STAMP_KEPT) || !repair_read(&p, port_id))
-		return 0;
-	of = direction_of(s, port_id);
-	repair_returns(ctx, &p, &of);
-	return 1;
-}
-
 // Returns what a frame takes on the line in addition to its bytes.
 static __always_inline __u32 credit_line_bytes(__u32 id)
 {
@@ -89,6 +76,33 @@ __noinline int credit_keeps(struct __sk_buff *ctx, const struct segment *s)
 	return parked == PARK_PASS ? TCX_NEXT : parked;
 }
 
+// Handles a segment that comes back, if credit_keeps parked it. Returns 0 if it did not, else 1 and the program's verdict.
+static __always_inline int credit_kept(struct __sk_buff *ctx, const struct segment *s, int *verdict)
+{
+	__u32 stamp = ctx->tc_index;
+	struct direction of;
+	struct at_port p;
+	__s32 debt;
+
+	*verdict = TCX_NEXT;
+	if (!(stamp & STAMP_KEPT) || !repair_read(&p, port_id))
+		return 0;
+	if (repair_is_early(ctx, &p)) {
+		ctx->tc_index = stamp | STAMP_AGAIN;
+		*verdict = park_send(ctx, port_id, port_id | PARK_KEPT_AGAIN, ctx->len + credit_line_bytes(port_id), &debt);
+		if (*verdict != PARK_PASS) {
+			if (!(stamp & STAMP_AGAIN))
+				__sync_fetch_and_add(&p.state->again, 1);
+			return 1;
+		}
+		*verdict = TCX_NEXT;
+		ctx->tc_index = stamp;
+	}
+	of = direction_of(s, port_id);
+	repair_returns(ctx, &p, &of);
+	return 1;
+}
+
 // Handles a segment that comes back from the parking. It leaves, unless it is a request that the buffer has no room for, or a
 // packet behind such a request. Returns the program's verdict.
 __noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
@@ -98,8 +112,10 @@ __noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
 	int verdict, request;
 	__s32 debt;
 
-	if (!s || credit_keeps_no_more(ctx, s))
+	if (!s)
 		return TCX_NEXT;
+	if (credit_kept(ctx, s, &verdict))
+		return verdict;
 	c = bpf_map_lookup_elem(&flows, &s->key);
 	if (!c)
 		return TCX_NEXT;

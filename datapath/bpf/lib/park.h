@@ -36,7 +36,8 @@
 #define PARK_HANDLE 0x50580000u  // of HTB at the parking device; the class of id n is PARK_HANDLE + n + 1
 #define PARK_HELD 0x2000u        // added to a class's id: its queue of held requests, which looks at one of them after another
 #define PARK_FIRST 0x3000u       // added to a class's id: for a held request that must stay one: it stays the first of them
-#define PARK_KEPT 0x4000u        // added to a class's id: its queue of segments that the port's queue had no room for
+#define PARK_KEPT 0x5000u        // added to a class's id: its queue of segments that the port's queue had no room for
+#define PARK_KEPT_AGAIN 0x6000u  // added to a class's id: for such segments that come back too early: they are the first of them
 #define PARK_QUEUES 0x7000u
 #define PARK_PASS (-1)
 #define PARK_REDIRECT 7          // TCX_REDIRECT, TC_ACT_REDIRECT
@@ -202,8 +203,8 @@ static __always_inline __u32 park_pad(struct __sk_buff *ctx, __u32 length)
 
 // Parks a packet that leaves by the port `out`, in the class of the port `class`. It counts for `cost` bytes there.
 // Returns PARK_REDIRECT, which the program must then return; or PARK_PASS: the packet is unchanged and not parked.
-// With PARK_HELD or PARK_FIRST added to `class`, it waits in the class's queue of held requests instead; with PARK_KEPT, in a queue of
-// its own with the class's rate.
+// With PARK_HELD or PARK_FIRST added to `class`, it waits in the class's queue of held requests instead; with PARK_KEPT or
+// PARK_KEPT_AGAIN, in that of kept segments, which has the class's rate.
 // *debt: the bytes of the cost that the length does not express; less than 0 if the packet is longer than its cost. The
 // law subtracts them from what it lets pass. Packet pointers must be loaded again after a call.
 // A function of its own, so that the verifier checks it once.

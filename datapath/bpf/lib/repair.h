@@ -8,9 +8,10 @@
 // A packet that repair_parks parked has the time when it was parked in skb->tc_index, which neither the parking's queue nor its
 // veth changes:
 //
-//   15                                2      1      0
-//   | time, units of 16.384 us        | kept | over |
+//   15                        3       2      1      0
+//   | time, units of 32.768 us | again | kept | over |
 //
+//   again  1: it came back when the queue still had no room, and waits once more
 //   kept   1: repair_parks parked it. A program that parks other packets, too, tells them apart by it
 //   over   1: the queue had no room; 0: it went behind its flow
 #ifndef WEIR_BPF_REPAIR_H
@@ -35,7 +36,8 @@
 #define STAMP_SHIFT 12
 #define STAMP_OVER 1
 #define STAMP_KEPT 2
-#define STAMP_FLAGS 3
+#define STAMP_AGAIN 4
+#define STAMP_FLAGS 7
 #define REPAIR_PORTS PARK_PORTS
 #define REPAIR_NAME_BYTES 32
 #define KIB_SHIFT 10
@@ -49,6 +51,8 @@ struct repair_port_config {
 	__u32 park_bytes;  // 0: nothing is kept
 	__u32 ns_per_kib;  // at the port's rate
 	__u32 off;         // 1: packets pass
+	__u32 full_bytes;  // a packet that comes back waits once more above it; 0: it never does
+	__u32 zero;
 	char name[REPAIR_NAME_BYTES];
 };
 
@@ -77,8 +81,8 @@ struct {
 struct repair_port {
 	__u64 parked_ns; // when the last packet was parked
 	__u64 back_ns;   // when the packet that came back last was parked
-	__u32 bytes;     // in the parking
-	__u32 unused;
+	__u32 bytes;     // in the parking: repair_waiting
+	__u32 again;     // packets that wait once more; below 0 as `bytes`
 };
 
 struct {
@@ -132,10 +136,40 @@ static __always_inline struct direction direction_of(const struct segment *s, __
 	return (struct direction){.key = s->key, .side = s->side, .port = id};
 }
 
+// Returns the bytes that wait at a port. Packets that come back after repair_forgets can make the count less than 0.
+static __always_inline __u32 repair_waiting(const struct repair_port *port)
+{
+	__s32 bytes = port->bytes;
+
+	return bytes > 0 ? bytes : 0;
+}
+
+// Begins the counts of what waits afresh if nothing can: packets were lost with the parking's device.
+static __always_inline void repair_forgets(struct repair_port *port, __u64 now)
+{
+	if (port->bytes && (__s64)(now - port->parked_ns) > (__s64)REPAIR_FORGET_NS) { // another processor may have parked one since `now`
+		port->bytes = 0;
+		port->again = 0;
+	}
+}
+
 // Returns the flow of a segment if packets may wait at the port.
 static __always_inline struct repair_flow *repair_flow_of(const struct at_port *p, const struct direction *of)
 {
 	return p->state->bytes ? bpf_map_lookup_elem(&repair_flows, of) : NULL;
+}
+
+// Reports whether a packet that comes back must wait once more: the queue has no room for it, because the machine delayed the port or
+// hurried the parking, or others wait once more. Those that wait for too long leave.
+static __always_inline int repair_is_early(struct __sk_buff *ctx, const struct at_port *p)
+{
+	__u64 now = NOW();
+	__u32 stamp = ctx->tc_index, full = p->config->full_bytes;
+	__u64 wait = (__u64)(((now >> STAMP_SHIFT) - (stamp & ~STAMP_FLAGS)) & 0xffff) << STAMP_SHIFT;
+
+	if (!full || wait > REPAIR_FORGET_NS)
+		return 0;
+	return ((__s32)p->state->again > 0 && !(stamp & STAMP_AGAIN)) || (__u64)BACKLOG(ctx) + ctx->wire_len > full;
 }
 
 // Counts a packet that comes back: it leaves the port.
@@ -147,6 +181,8 @@ static __always_inline void repair_returns(struct __sk_buff *ctx, const struct a
 	struct repair_port *port = p->state;
 	struct repair_counts *counts = p->counts;
 
+	if (stamp & STAMP_AGAIN)
+		__sync_fetch_and_sub(&port->again, 1);
 	ctx->tc_index = 0;
 	wait = (__u64)(((now >> STAMP_SHIFT) - (stamp & ~STAMP_FLAGS)) & 0xffff) << STAMP_SHIFT;
 	counts->back += packets;
@@ -154,7 +190,7 @@ static __always_inline void repair_returns(struct __sk_buff *ctx, const struct a
 		__sync_fetch_and_sub(&flow->waiting, 1);
 	if (now - wait > port->back_ns)
 		port->back_ns = now - wait;
-	__sync_fetch_and_sub(&port->bytes, bytes < port->bytes ? bytes : port->bytes);
+	__sync_fetch_and_sub(&port->bytes, bytes);
 	if (!(stamp & STAMP_OVER))
 		return;
 	counts->repaired += packets;
@@ -208,9 +244,8 @@ static __always_inline enum repair_verdict repair_decides(struct __sk_buff *ctx,
 	__u64 packets = packets_of(ctx);
 	enum repair_verdict verdict;
 
-	if (p->state->bytes && now - p->state->parked_ns > REPAIR_FORGET_NS) // packets were lost with the parking's device
-		p->state->bytes = 0;
-	verdict = repair_decide(&config, BACKLOG(ctx), p->state->bytes, ctx->wire_len, is_tcp, waits);
+	repair_forgets(p->state, now);
+	verdict = repair_decide(&config, BACKLOG(ctx), repair_waiting(p->state), ctx->wire_len, is_tcp, waits);
 	if (verdict == REPAIR_OVER)
 		p->counts->over += packets;
 	else if (verdict == REPAIR_BEHIND)

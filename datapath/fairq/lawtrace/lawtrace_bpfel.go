@@ -640,7 +640,7 @@ type lawtraceRepairPort struct {
 	ParkedNs uint64
 	BackNs   uint64
 	Bytes    uint32
-	Unused   uint32
+	Again    uint32
 }
 
 type lawtraceRepairPortConfig struct {
@@ -652,6 +652,8 @@ type lawtraceRepairPortConfig struct {
 	ParkBytes   uint32
 	NsPerKib    uint32
 	Off         uint32
+	FullBytes   uint32
+	Zero        uint32
 	Name        [32]int8
 	_           [4]byte
 }

@@ -405,7 +405,7 @@ type FairQRepairPort struct {
 	ParkedNs uint64
 	BackNs   uint64
 	Bytes    uint32
-	Unused   uint32
+	Again    uint32
 }
 
 type FairQRepairPortConfig struct {
@@ -417,6 +417,8 @@ type FairQRepairPortConfig struct {
 	ParkBytes   uint32
 	NsPerKib    uint32
 	Off         uint32
+	FullBytes   uint32
+	Zero        uint32
 	Name        [32]int8
 	_           [4]byte
 }

@@ -89,7 +89,7 @@ type RepairRepairPort struct {
 	ParkedNs uint64
 	BackNs   uint64
 	Bytes    uint32
-	Unused   uint32
+	Again    uint32
 }
 
 type RepairRepairPortConfig struct {
@@ -101,6 +101,8 @@ type RepairRepairPortConfig struct {
 	ParkBytes   uint32
 	NsPerKib    uint32
 	Off         uint32
+	FullBytes   uint32
+	Zero        uint32
 	Name        [32]int8
 	_           [4]byte
 }
