@@ -8,7 +8,6 @@
 #include "credit_promise.h"
 
 #define CREDIT_HOLD_MAX_NS (1ull << 25) // after this time without room, 34 ms, answers that are expected hold no requests
-#define CREDIT_HOLD_WAITS 4 // a request is held for this number of longest waits at most
 #define CREDIT_HOLD_STEP 1600u // bytes, at the port's rate: the time from one look at the first request that is held to the next,
 #define CREDIT_HOLD_STEP_NS 25000ull // and the least such time
 #define CREDIT_HOLD_STEPS 16 // after this number of steps without a look at a request, none is held
@@ -83,7 +82,7 @@ WEIR_INLINE int credit_returns(const struct credit_config *config, struct credit
 	weir_u32 owes = credit_owes(config, promise);
 
 	*released = FLIGHT_HELD;
-	if ((full || (!held && credit_holds(config, state, now_ns))) && late < CREDIT_HOLD_WAITS * (long long)config->wait_ns) {
+	if ((full || (!held && credit_holds(config, state, now_ns))) && late < (long long)config->wait_ns) {
 		if (!held) {
 			state->holds++;
 			if (!credit_holds(config, state, now_ns))
