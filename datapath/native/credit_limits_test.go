@@ -37,6 +37,25 @@ func TestCredit_AFullQueueHoldsRequests(t *testing.T) {
 	}
 }
 
+// A request that stays behind others waits until the longest wait after it was due, and leaves then although the queue is full.
+// With its wait for a credit these are two longest waits, the least retransmission timeout: its client would send it again. At four
+// longest waits of 100 ms, 12 to 187 of 12,000 requests were sent again.
+func TestCredit_ARequestWaitsOnceAfterItWasDue(t *testing.T) {
+	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
+	b.config.BufferBytes = 85_000
+	b.sw.SetCreditConfig(0, &b.config)
+	const now = uint64(1e9)
+	for _, row := range []struct {
+		late int64 // since it was due, ns
+		held bool
+	}{{0, true}, {99_999_999, true}, {100_000_000, false}, {399_000_000, false}} {
+		left := int64(b.sw.CreditLiveNs(0)) - row.late
+		if held := b.sw.CreditReturns(0, now, 84_000, 1461, left, true) == native.CreditHeld; held != row.held {
+			t.Errorf("%d ns after it was due: held %t, want %t", row.late, held, row.held)
+		}
+	}
+}
+
 // A guest that announces an MSS of 1 costs no more of the port's time than one of 536: it cannot send such segments without end.
 func TestCredit_CostOfATinyMSS(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
