@@ -47,6 +47,10 @@ type Conn struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
+	mu       sync.Mutex // guards closed, and additions to handlers
+	closed   bool
+	handlers sync.WaitGroup // functions that run for messages of listen
+
 	refused atomic.Uint64 // by the server, for a subject that is not ours
 	dropped atomic.Uint64 // how often messages came faster than they were read
 	// Questions of operators that got no answer: too many, too long, or with a reply subject that is no operator's inbox.
@@ -169,7 +173,22 @@ func (c *Conn) Unanswered() uint64 { return c.unanswered.Load() }
 func (c *Conn) Close() {
 	close(c.stop)
 	c.nc.Close()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.handlers.Wait() // the client does not wait for a function that runs
 	c.done.Wait()
+}
+
+// handles reports whether a function may run for a message: not after Close. It must call c.handlers.Done then.
+func (c *Conn) handles() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.handlers.Add(1)
+	return true
 }
 
 // role reports a connection of another role as an error of the caller.
@@ -182,7 +201,12 @@ func (c *Conn) role(want pki.Role) error {
 
 // listen subscribes f to a subject. It runs f for one message after the other.
 func (c *Conn) listen(subject string, messages int, f func(*nats.Msg)) error {
-	s, err := c.nc.Subscribe(subject, f)
+	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		if c.handles() {
+			defer c.handlers.Done()
+			f(m)
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}

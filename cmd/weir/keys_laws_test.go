@@ -61,7 +61,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of fairq.credits":            {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAnIncast"}},      // it takes hundreds of flows
 	"params of fairq.longest_wait":       {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsInAHeavyIncast"}},  // it takes hundreds of flows
 	"params of fairq.hold_requests":      {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsWithLateServers"}}, // it takes hundreds of flows
-	"params of fairq.repair_losses":      {{see: inTest, says: "../../sim/fairq_credit_test.go TestFairQ_CreditsRepairLosses"}},    // it takes hundreds of flows
+	"params of fairq.repair_losses":      {{see: inTest, says: "../../sim/fairq_repair_test.go TestFairQ_CreditsRepairLosses"}},    // it takes hundreds of flows
 	"params of sicc.interval":            {{set: "schemes.droptail.params.interval=50ms", with: keysSICC}},
 	"params of sicc.on_fraction":         {{set: "schemes.droptail.params.on_fraction=4", with: keysSICC}},
 	"params of sicc.model":               {{see: isRefused, says: "model: queue is a law of its own", set: "schemes.droptail.params.model=queue", with: keysSICC}},

@@ -59,7 +59,7 @@ const (
 	bpffs   = "/sys/fs/bpf"
 	pinRoot = bpffs + "/weir/switch"
 	pinDir  = pinRoot + "/default"
-	tables  = 12 // pins without a port: 11 tables and the holder
+	tables  = 16 // pins without a port: 15 tables and the holder
 
 	machineBps    = 50e6
 	machineBuffer = 125_000
