@@ -152,9 +152,17 @@ func TestRate(t *testing.T) {
 	stop()
 	stopped := time.Now()
 	relaxed := m.until("the agent answers", func(*agentd.Status) bool { return true }).Host.VMs[0].Counts.Relaxed
-	m.until("the VM is unlimited", func(s *agentd.Status) bool { return s.Host.VMs[0].Counts.Relaxed > relaxed+100 })
-	if took := time.Since(stopped); took > 1500*time.Millisecond {
-		t.Errorf("unlimited %v after the last command", took)
+	flood.Longest()
+	last := time.Duration(0) // begin of the last look that found the VM limited, after the last command
+	for look := last; ; last = look {
+		look = time.Since(stopped)
+		if m.until("the agent answers", func(*agentd.Status) bool { return true }).Host.VMs[0].Counts.Relaxed > relaxed {
+			break
+		}
+	}
+	// A packet is counted once the VM sends one, and a look on a busy machine takes long.
+	if last > 1500*time.Millisecond+flood.Longest() {
+		t.Errorf("still limited %v after the last command", last)
 	}
 }
 

@@ -11,12 +11,13 @@ import (
 
 // follow attaches the laws to ports that appeared, and detaches them from ports that are gone.
 func (r *role) follow() error {
+	// First the programs, then the devices: the kernel takes a device from its list before it detaches the device's programs.
+	gone := r.attached.Gone()
 	found, err := r.look()
 	if err != nil {
 		return err
 	}
 	now := byName(found)
-	gone := r.attached.Gone()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
 		errs = append(errs, r.followPort(name, now[name], slices.Contains(gone, name)))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"weir/config"
 	"weir/datapath/attach"
 	"weir/datapath/mark"
@@ -23,6 +25,7 @@ type marking struct {
 	name  string
 	calls []string
 	fail  string // a call that fails, once
+	gone  func() []string
 
 	pin   string
 	ports map[string]LawPort
@@ -121,7 +124,6 @@ func (m *marking) End(how Ending) error {
 }
 
 func (m *marking) ReleasePort(port string) error                  { return m.call("release %s", port) }
-func (m *marking) Gone() []string                                 { return nil }
 func (m *marking) Stats(...string) ([]reading.Stats, error)       { return nil, nil }
 func (m *marking) EachFlow(func(string, reading.Flow) bool) error { return nil }
 func (m *marking) Note(port, text string) error                   { return m.call("note %s %s", port, text) }
@@ -130,6 +132,13 @@ func (m *marking) Release(context.Context) error                  { return m.cal
 func (m *marking) CheckTaken(string, ...attach.PortRef) error     { return nil }
 func (m *marking) Rehearse() error                                { return nil }
 func (m *marking) Memory(any, int) (int, uint64, error)           { return 1, 1000, nil }
+func (m *marking) Gone() []string {
+	if m.gone == nil {
+		return nil
+	}
+	return m.gone()
+}
+
 func (m *marking) Purge(_ string, before func() error) error {
 	return errors.Join(m.call("purge"), before())
 }
@@ -286,6 +295,28 @@ func TestTwoLaws_ThatConflict(t *testing.T) {
 	if _, err := Own(Setting{Law: laws[1]}, Setting{Law: laws[2]}); !errors.As(err, &conflict) || conflict.A != "marks" || conflict.B != "also" {
 		t.Errorf("Own: %v", err)
 	}
+}
+
+// A port whose device is deleted while the switch looks at its ports is gone, and nobody has detached its program: the kernel takes a
+// device from its list first. So status can report it.
+func TestFollow_PortDeletedMeanwhile(t *testing.T) {
+	m := &marking{name: "marks"}
+	b := newBench(t, "kind: Switch\nversion: 2\nmarks: {}\nports: [{match: p0}]\n", m)
+	m.gone = func() []string {
+		l, err := netlink.LinkByName("p0")
+		if err == nil {
+			err = netlink.LinkDel(l)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return []string{"p0"}
+	}
+	b.n.Must(t, b.r.follow)
+	if _, on := b.r.ports["p0"]; !on || b.r.refused["p0"] != errGone.Error() {
+		t.Errorf("port: %v, refused: %q, calls %q", on, b.r.refused["p0"], m.calls)
+	}
+	m.gone = nil
 }
 
 // A switch runs the laws whose sections its file has, wherever they are; without any it runs the first.
