@@ -7,17 +7,20 @@
 //   backlog_bytes   u32, bytes that wait in the port's queue, without this packet, as the queue counts them.
 //   parked_bytes    u32, bytes of the port's packets in the parking.
 //   bytes           u32, length of this packet.
-//   A packet is over the limit when backlog_bytes + bytes > limit_bytes, in 64 bits.
+//   A packet is over the limit when backlog_bytes + bytes > limit_bytes, in 64 bits. At an empty queue no packet is: it could wait
+//   for ever.
 //   waits           a packet of the same flow and direction is in the parking. Later packets go behind it, so that the flow keeps
 //                   its order.
 //
 //              within the limit             over it
-//   not TCP    pass                         drop
+//   not TCP    pass                         other
 //   TCP        pass; behind, if it waits    over
-//              behind and over are parked; if the parking has no room: full, dropped
+//              behind and over are parked; if the parking has no room: full
+//   What is full, or over and not TCP, is dropped by the law lossrepair. With credits it goes to the queue.
 //
 // The parking returns packets in order, at the port's rate. So the queue has room for them if it holds a little more than
-// limit_bytes, and a packet that comes back never needs a second wait.
+// limit_bytes. Where the parking can be early or the port late, full_bytes is set: a packet that comes back while more than that
+// would be in the queue waits once more, and so do those behind it, but none for longer than REPAIR_FORGET_NS in all.
 #ifndef WEIR_CORE_REPAIR_H
 #define WEIR_CORE_REPAIR_H
 
@@ -31,6 +34,7 @@
 struct repair_config {
 	weir_u32 limit_bytes; // of the queue
 	weir_u32 park_bytes;  // the most that waits in the parking
+	weir_u32 full_bytes;  // of the queue, for packets that come back; 0: they never wait once more
 };
 
 // A flow's direction.
@@ -45,8 +49,8 @@ enum repair_verdict {
 	REPAIR_PASS,
 	REPAIR_OVER,   // parked: the queue has no room for it
 	REPAIR_BEHIND, // parked: the queue has room for it, and packets of its flow wait
-	REPAIR_FULL,   // dropped: the parking has no room for it
-	REPAIR_OTHER,  // dropped: over the limit, and not TCP
+	REPAIR_FULL,   // over the limit or behind, and the parking has no room for it
+	REPAIR_OTHER,  // over the limit, and not TCP
 };
 
 // Reports whether packets of a flow wait. back_ns: when the packet that came back last was parked, 0: none. The parking keeps the
@@ -59,7 +63,7 @@ WEIR_INLINE int repair_waits(const struct repair_flow *flow, weir_u64 back_ns, w
 WEIR_INLINE enum repair_verdict repair_decide(const struct repair_config *config, weir_u32 backlog_bytes, weir_u32 parked_bytes,
 					      weir_u32 bytes, int is_tcp, int waits)
 {
-	int over = (weir_u64)backlog_bytes + bytes > config->limit_bytes;
+	int over = backlog_bytes && (weir_u64)backlog_bytes + bytes > config->limit_bytes;
 
 	if (!is_tcp)
 		return over ? REPAIR_OTHER : REPAIR_PASS;
@@ -68,6 +72,14 @@ WEIR_INLINE enum repair_verdict repair_decide(const struct repair_config *config
 	if ((weir_u64)parked_bytes + bytes > config->park_bytes)
 		return REPAIR_FULL;
 	return over ? REPAIR_OVER : REPAIR_BEHIND;
+}
+
+// Reports whether a packet that comes back after waited_ns must wait once more. behind: packets before it do.
+WEIR_INLINE int repair_again(const struct repair_config *config, weir_u32 backlog_bytes, weir_u32 bytes, int behind, weir_u64 waited_ns)
+{
+	if (!config->full_bytes || waited_ns > REPAIR_FORGET_NS)
+		return 0;
+	return behind || (backlog_bytes && (weir_u64)backlog_bytes + bytes > config->full_bytes);
 }
 
 #endif

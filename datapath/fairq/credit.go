@@ -121,7 +121,7 @@ func (m *fairqMaps) repairs(id uint32) (*reading.Repairs, error) {
 	if c.ParkBytes == 0 {
 		return nil, nil
 	}
-	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: uint32(max(int32(state.Bytes), 0))}
+	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: reading.Waiting(state.Bytes, attach.Age(state.ParkedNs))}
 	for i := range cpus {
 		of := &cpus[i]
 		r.Over += of.Over

@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
 	"weir/datapath/fairq"
 	"weir/datapath/park"
 	"weir/datapath/reading"
@@ -69,6 +73,9 @@ func TestFairQCredits_KeptSegmentsWaitOnceMore(t *testing.T) {
 	if waits := p.Parked - s.Parked; r.Over == 0 || waits <= r.Back || r.Full+r.Other+r.Refused > 0 {
 		t.Errorf("%+v: %d segments waited %d times", r, r.Back, waits)
 	}
+	if late := overtaken(t, b.client); uint64(late)*50 > r.Back { // as above
+		t.Errorf("%d segments of %d that waited came behind one that they were sent before", late, r.Back)
+	}
 	b.checksums(t)
 }
 
@@ -97,5 +104,59 @@ func TestFairQCredits_KeepsNothingWithoutHeartbeats(t *testing.T) {
 	b.ask(t)
 	if after := parked(); after != before {
 		t.Errorf("%d packets were parked without heartbeats", after-before)
+	}
+	_, in = statsOfBoth(t, b.f)
+	if r := in.Repairs; r.Back != r.Over+r.Behind-r.Refused {
+		t.Errorf("%+v: segments that nobody kept are counted", r)
+	}
+}
+
+// A port that enforces nothing keeps nothing: after a rollback, or while it is only observed.
+func TestFairQCredits_KeepsNothingWithoutEnforcement(t *testing.T) {
+	law := creditLaw()
+	law.RepairLimitBytes, law.RepairMostBytes, law.RepairDue = 1, 2<<20, time.Second // no queue is so short
+	law.Mode = reading.EnforceNone
+	b := newCreditBedOf(t, 4, law, fairq.Config{Credit: fairq.CreditPaces})
+	b.ask(t)
+	p, err := b.f.ParkStats()
+	if err != nil || p.Parked > 0 {
+		t.Errorf("%d packets were parked: %v", p.Parked, err)
+	}
+}
+
+// A packet whose sender has marked it as one that was kept gains nothing: it has waited for its credit, and nothing was kept.
+func TestFairQCredits_ForgedStamps(t *testing.T) {
+	law := creditLaw()
+	law.RepairLimitBytes, law.RepairFullBytes, law.RepairMostBytes, law.RepairDue = 1<<20, 1<<20, 2<<20, time.Second
+	b := newCreditBedOf(t, 40, law, fairq.Config{Credit: fairq.CreditPaces})
+	stamp, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R2, 6),                     // kept, and waits once more
+		asm.StoreMem(asm.R1, 44, asm.R2, asm.Word), // __sk_buff.tc_index
+		asm.Mov.Imm(asm.R0, -1),                    // TCX_NEXT
+		asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stamp.Close()
+	err = b.In.In(func() error {
+		at, err := link.AttachTCX(link.TCXOptions{Interface: b.In.Ifindex, Program: stamp, Attach: ebpf.AttachTCXIngress})
+		if err == nil {
+			t.Cleanup(func() { _ = at.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ask(t)
+	out, in := statsOfBoth(t, b.f)
+	for _, s := range []*reading.Stats{&out, &in} {
+		if r := s.Repairs; r != nil && (r.Back > 0 || r.WaitingBytes > 0) {
+			t.Errorf("%s: %+v: segments came back that nobody kept", s.Port, r)
+		}
+	}
+	if b.state(t).Parked == 0 {
+		t.Error("nothing waited for a credit")
 	}
 }

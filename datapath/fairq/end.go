@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -190,9 +189,6 @@ func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	m := &fairqMaps{}
 	for name, at := range m.byName() {
 		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, pinName(name)), o)
-		if errors.Is(err, os.ErrNotExist) && isNew(name) {
-			opened, err = makeMap(name)
-		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open the pinned tables: %w", err), m.Close())
 		}
@@ -201,11 +197,3 @@ func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	return m, nil
 }
 
-// makeMap makes a table of the switch program that is not pinned.
-func makeMap(name string) (*ebpf.Map, error) {
-	spec, err := loadFairq()
-	if err != nil {
-		return nil, fmt.Errorf("read the embedded program: %w", err)
-	}
-	return ebpf.NewMap(spec.Maps[name])
-}

@@ -68,11 +68,6 @@ func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	}
 }
 
-// isNew reports whether a map did not exist in earlier versions with this schema. Their pins lack it.
-func isNew(name string) bool {
-	return name == fairqMapRepairConfigs || name == fairqMapRepairPorts || name == fairqMapRepairStats || name == fairqMapRepairFlows
-}
-
 // parking returns where the maps of a parking are that parks nothing. They are not pinned.
 func (m *fairqMaps) parking() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{fairqMapParking: &m.Parking, fairqMapParkPorts: &m.ParkPorts, fairqMapParkStats: &m.ParkStats}

@@ -30,6 +30,8 @@ struct native_fairq {
 #cgo nocallback fairq_opening_q8
 #cgo noescape fairq_packet_may_sample
 #cgo nocallback fairq_packet_may_sample
+#cgo noescape fairq_empty_may_rest
+#cgo nocallback fairq_empty_may_rest
 */
 import "C"
 
@@ -95,6 +97,11 @@ func (f *FairQ) Sample(nowNs uint64, backlogBytes uint32) {
 // fairq_packet_may_sample.
 func (f *FairQ) PacketMaySample(nowNs uint64) bool {
 	return C.fairq_packet_may_sample(&f.c.config, &f.c.state, C.weir_u64(nowNs)) != 0
+}
+
+// EmptyMayRest reports whether a packet need not sample for the timer while the queue is empty: fairq_empty_may_rest.
+func (f *FairQ) EmptyMayRest(nowNs uint64) bool {
+	return C.fairq_empty_may_rest(&f.c.config, &f.c.state, C.weir_u64(nowNs)) != 0
 }
 
 // OpeningQ8 returns Rwnd as it would be with opening more flows, in 1/256 byte.

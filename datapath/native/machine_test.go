@@ -55,6 +55,10 @@ func (m *fairqMachine) Do(event string, args vector.Fields) (state vector.Fields
 		if m.queue.PacketMaySample(now) {
 			result = 1
 		}
+	case "empty_may_rest":
+		if m.queue.EmptyMayRest(now) {
+			result = 1
+		}
 	case "opening":
 		result = m.queue.OpeningQ8(bytes)
 	default:

@@ -14,7 +14,8 @@ func randomRepair() *vector.File {
 	near := func(n uint64) uint64 { return max(n+r.Uint64N(3), 1) - 1 }
 	for i := range 20 {
 		limit, park := sized(r, 24), sized(r, 24)
-		f.Lines = append(f.Lines, begins(i, vector.Fields{{Key: "limit_bytes", Value: limit}, {Key: "park_bytes", Value: park}}, nil)...)
+		full := limit + r.Uint64N(2)*sized(r, 14)
+		f.Lines = append(f.Lines, begins(i, vector.Fields{{Key: "limit_bytes", Value: limit}, {Key: "park_bytes", Value: park}, {Key: "full_bytes", Value: full}}, nil)...)
 		for range 6 {
 			bytes := sized(r, 16)
 			f.Lines = append(f.Lines, happens("decide",
@@ -23,6 +24,8 @@ func randomRepair() *vector.File {
 			parked := sized(r, 50)
 			f.Lines = append(f.Lines, happens("waits", vector.Field{Key: "flow_parked_ns", Value: parked}, vector.Field{Key: "flow_waiting", Value: r.Uint64N(3)},
 				vector.Field{Key: "back_ns", Value: near(parked + 1e6*r.Uint64N(2))}, vector.Field{Key: "now_ns", Value: near(parked + 1e8)}))
+			f.Lines = append(f.Lines, happens("again", vector.Field{Key: "backlog_bytes", Value: near(max(full, bytes) - bytes)}, vector.Field{Key: "bytes", Value: bytes},
+				vector.Field{Key: "waits", Value: r.Uint64N(3) / 2}, vector.Field{Key: "waited_ns", Value: near(1e8 * r.Uint64N(2))}))
 		}
 	}
 	return f

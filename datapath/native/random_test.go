@@ -204,6 +204,8 @@ func randomFairQ() *vector.File {
 				do.Name, do.Fields = "saw_mss", vector.Fields{{Key: "bytes", Value: sized(r, 17)}}
 			case 3:
 				do.Name, do.Fields = "packet_may_sample", vector.Fields{{Key: "now_ns", Value: now + sized(r, 30)}}
+			case 4:
+				do.Name, do.Fields = "empty_may_rest", vector.Fields{{Key: "now_ns", Value: now + sized(r, 30)}}
 			default:
 				now += sized(r, 32)
 				do.Fields = vector.Fields{{Key: "now_ns", Value: now}, {Key: "bytes", Value: sized(r, 32)}}

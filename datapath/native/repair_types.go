@@ -4,6 +4,7 @@ package native
 type RepairConfig struct {
 	LimitBytes uint32 // of the queue
 	ParkBytes  uint32 // the most that waits
+	FullBytes  uint32 // of the queue, for packets that come back; 0: they never wait once more
 }
 
 // RepairFlow is struct repair_flow: what a port knows of a direction of a connection.

@@ -19,8 +19,6 @@ const (
 	keepingHandle = 0x4000 // the parent of the next two
 	keptHandle    = 0x5000 // PARK_KEPT
 	againHandle   = 0x6000 // PARK_KEPT_AGAIN: sends before keptHandle
-	// The largest rate of segments that come back too early: of one that must wait on, a look each 25 us.
-	againMax = 484_000_000
 	// The rate of packets that are held, as a part of the class's rate, and the largest. A packet that is held counts for
 	// 200 bytes (its law asks for this cost), so it is looked at every 25 us at most.
 	heldPart   = 8
@@ -63,7 +61,7 @@ func (p *Park) setClass(id uint32, bps uint64) error {
 		{rootHandle, rootHandle + id + 1, bps, bps, burstOf(bps, p.o.Burst), 0},
 		{rootHandle, rootHandle + keepingHandle + id + 1, bps, bps, burstOf(bps, KeptBurst), 0},
 		{rootHandle + keepingHandle + id + 1, rootHandle + keptHandle + id + 1, leafLeast, bps, burstOf(bps, KeptBurst), 1},
-		{rootHandle + keepingHandle + id + 1, rootHandle + againHandle + id + 1, leafLeast, min(bps, againMax), burstLeast, 0},
+		{rootHandle + keepingHandle + id + 1, rootHandle + againHandle + id + 1, leafLeast, bps, burstOf(bps, KeptBurst), 0},
 		{rootHandle, rootHandle + holdingHandle + id + 1, held, held, burstLeast, 0},
 		{rootHandle + holdingHandle + id + 1, rootHandle + heldHandle + id + 1, leafLeast, held, burstLeast, 1},
 		{rootHandle + holdingHandle + id + 1, rootHandle + firstHandle + id + 1, leafLeast, held, burstLeast, 0},

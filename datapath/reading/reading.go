@@ -144,6 +144,18 @@ type Repairs struct {
 	Longest    time.Duration // of the repaired
 }
 
+// waitsAtMost is REPAIR_FORGET_NS of core/repair.h.
+const waitsAtMost = 100 * time.Millisecond
+
+// Waiting returns the bytes that wait of a counter whose last packet was parked so long ago: none after the longest wait, because packets
+// can be lost with the parking's device.
+func Waiting(bytes uint32, since time.Duration) uint32 {
+	if since > waitsAtMost {
+		return 0
+	}
+	return uint32(max(int32(bytes), 0))
+}
+
 // Credits is what promises and credits do at a port. The counters count since the port was attached.
 type Credits struct {
 	Promises, Paces bool          // as configured: packets carry promises; packets wait for credits

@@ -197,7 +197,7 @@ func (t *tables) read(id uint32) (s reading.Stats, c kernelRepairPortConfig, err
 	if err != nil {
 		return s, c, fmt.Errorf("read port %d: %w", id, err)
 	}
-	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: uint32(max(int32(state.Bytes), 0))}
+	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: reading.Waiting(state.Bytes, attach.Age(state.ParkedNs))}
 	for _, of := range cpus {
 		s.Seen += of.Seen
 		r.Over += of.Over

@@ -76,7 +76,7 @@ func (q *fairQPort) credit(n *network.Network, at fairq.Port, mode native.Credit
 	q.credits.step.Init(leaver{q})
 	if at.Repair.Bound > 0 && mode&native.CreditPaces != 0 {
 		q.credits.repair = newRepairPort(n, q.port, at.Repair, at.Repair.Bound)
-		q.credits.repair.room, q.credits.repair.line = int64(at.Repair.Full), lineBytes
+		q.credits.repair.config.FullBytes, q.credits.repair.line = uint32(at.Repair.Full), lineBytes
 	}
 	q.credits.state = q.sw.state.SetCredit(int(q.id)-1, &native.CreditConfig{
 		ByteNsQ20: uint64(math.Round(8e9 * (1 << 20) / float64(q.port.Rate))), CapacityBytes: at.Pipe + at.Target, TargetBytes: at.Target,

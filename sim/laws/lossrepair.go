@@ -63,7 +63,6 @@ type repairPort struct {
 	config  native.RepairConfig
 	due     event.Time
 	burst   event.Time // at the port's rate
-	room    int64      // a packet that comes back and finds more in the queue waits once more; 0: it never does
 	line    int64      // bytes that a frame counts for in addition, so that packets come back as the line sends them
 	free    event.Time // when all that was kept will have been sent at the rate
 	back    event.Event
@@ -143,12 +142,10 @@ func (q *repairPort) schedule(now event.Time) {
 	q.net.Queue.Set(&q.back, max(now, q.free-q.burst))
 }
 
-const repairForget = 100 * event.Millisecond // REPAIR_FORGET_NS
-
 // Happen puts the first packet back.
 func (q *repairPort) Happen(_ *event.Event, now event.Time) {
 	w := q.waiting[q.first]
-	if q.room > 0 && q.port.Backlog()+int64(w.pk.Bytes()) > q.room && now-w.since < repairForget {
+	if native.RepairAgain(&q.config, uint32(q.port.Backlog()), uint32(w.pk.Bytes()), false, uint64(now-w.since)) {
 		q.net.Queue.Set(&q.back, now+q.sends(int64(w.pk.Bytes())))
 		return
 	}

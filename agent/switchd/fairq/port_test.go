@@ -6,7 +6,9 @@ import (
 
 	"weir/agent/switchd"
 	kernel "weir/datapath/fairq"
+	"weir/datapath/park"
 	"weir/datapath/reading"
+	"weir/law"
 	fairqlaw "weir/law/fairq"
 )
 
@@ -85,5 +87,12 @@ func TestParams_With(t *testing.T) {
 	}
 	if larger := at(t, switchd.Site{Rate: 1e9, Buffer: 2e6, RTT: 250e3, MTU: 1500}); larger.Differs(p) != "target 400KB of 2MB" {
 		t.Errorf("%s", larger.Differs(p))
+	}
+}
+
+// The law reserves room in the buffer for what the parking may send back at once.
+func TestAt_BurstOfTheParking(t *testing.T) {
+	if park.KeptBurst != law.RepairBurst {
+		t.Errorf("the parking sends back %v at once, the law expects %v", park.KeptBurst, law.RepairBurst)
 	}
 }

@@ -18,7 +18,7 @@
 #include "flows.h"
 #include "port.h"
 #include "unify.h"
-#define REPAIR_FLOWS 4096 // a port keeps 2 MiB at most
+#define REPAIR_FLOWS 16384 // of all ports: their parking has room for 8192 packets
 #include "../lib/repair.h"
 #include "../../core/fairq/credit_ack.h"
 #include "../../core/fairq/credit_turn.h"
@@ -77,7 +77,7 @@ static __always_inline __u32 credit_backlog(__u32 id)
 {
 	struct repair_port *kept = bpf_map_lookup_elem(&repair_ports, &id);
 
-	return (__u32)port_backlog(id) + (kept ? repair_waiting(kept) : 0);
+	return (__u32)port_backlog(id) + (kept ? repair_waiting(kept, bpf_ktime_get_ns()) : 0);
 }
 
 static __always_inline __u32 credit_time(__u64 ns) { return ns >> CREDIT_UNIT_LOG2_NS; }

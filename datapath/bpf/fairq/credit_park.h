@@ -42,12 +42,31 @@ static __always_inline int credit_is_holding(__u32 id)
 	return p && credit_holds(&p->config, &p->state, bpf_ktime_get_ns());
 }
 
-// Returns what a frame takes on the line in addition to its bytes.
-static __always_inline __u32 credit_line_bytes(__u32 id)
+#define KEPT_LOOK_NS 10000u // the least time between two looks at segments that wait once more
+
+// Returns what a segment that is kept counts for in the parking: its bytes on the line. One that waits once more counts for what the
+// port sends until the next look, or more.
+static __always_inline __u32 credit_kept_cost(const struct __sk_buff *ctx, __u32 id, int again)
 {
 	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+	__u64 bytes = ctx->len, least = 0;
 
-	return p ? p->config.line_bytes : 0;
+	if (!p)
+		return bytes;
+	bytes += p->config.line_bytes;
+	if (again && p->config.byte_ns_q20)
+		least = ((__u64)KEPT_LOOK_NS << 20) / p->config.byte_ns_q20;
+	if (least > PARK_LENGTH_MAX)
+		least = PARK_LENGTH_MAX;
+	return bytes > least ? bytes : least;
+}
+
+// Reports whether the law acts at this port: else nothing is kept.
+static __always_inline int credit_acts(__u32 id, __u64 now)
+{
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+
+	return config && !config->releasing && mode_of(config) == ENFORCE_ALL && is_live(now);
 }
 
 // Parks a segment that the port's queue has no room for, or that must stay behind such segments of its flow. Any other segment
@@ -66,12 +85,14 @@ __noinline int credit_keeps(struct __sk_buff *ctx, const struct segment *s)
 	if (!p.state->bytes && (__u64)BACKLOG(ctx) + ctx->wire_len <= p.config->limit_bytes)
 		return TCX_NEXT;
 	now = bpf_ktime_get_ns();
+	if (!credit_acts(port_id, now))
+		return TCX_NEXT;
 	of = direction_of(s, port_id);
 	flow = repair_flow_of(&p, &of);
 	verdict = repair_decides(ctx, &p, flow, 1, now);
-	if ((verdict != REPAIR_OVER && verdict != REPAIR_BEHIND) || !is_live(now))
+	if (verdict != REPAIR_OVER && verdict != REPAIR_BEHIND)
 		return TCX_NEXT;
-	parked = repair_parks(ctx, &p, &of, flow, port_id | PARK_KEPT, ctx->len + credit_line_bytes(port_id),
+	parked = repair_parks(ctx, &p, &of, flow, port_id | PARK_KEPT, credit_kept_cost(ctx, port_id, 0),
 			      verdict == REPAIR_OVER ? STAMP_OVER : 0);
 	return parked == PARK_PASS ? TCX_NEXT : parked;
 }
@@ -89,7 +110,7 @@ static __always_inline int credit_kept(struct __sk_buff *ctx, const struct segme
 		return 0;
 	if (repair_is_early(ctx, &p)) {
 		ctx->tc_index = stamp | STAMP_AGAIN;
-		*verdict = park_send(ctx, port_id, port_id | PARK_KEPT_AGAIN, ctx->len + credit_line_bytes(port_id), &debt);
+		*verdict = park_send(ctx, port_id, port_id | PARK_KEPT_AGAIN, credit_kept_cost(ctx, port_id, 1), &debt);
 		if (*verdict != PARK_PASS) {
 			if (!(stamp & STAMP_AGAIN))
 				__sync_fetch_and_add(&p.state->again, 1);
@@ -147,8 +168,10 @@ __noinline int credit_parks(struct __sk_buff *ctx, __u32 how, struct connection 
 {
 	__s32 debt; // core/fairq/credit.h follows the queue by the lengths
 	__u32 id = how >> CREDIT_CLASS_SHIFT;
-	int verdict = park_send(ctx, port_id, id, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
+	int verdict;
 
+	ctx->tc_index = 0; // else it could come back as a segment that was kept: anybody sets it
+	verdict = park_send(ctx, port_id, id, how & (CREDIT_LENGTH_LIMIT - 1), &debt);
 	if (verdict != PARK_PASS || !c)
 		return verdict == PARK_PASS ? TCX_NEXT : verdict;
 	credit_passes(id & ~PARK_QUEUES, c, side & 1);

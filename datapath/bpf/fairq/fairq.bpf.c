@@ -43,13 +43,19 @@ __noinline int timer_is_late(__u32 id)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
-	__u64 now;
+	__u64 now, before;
 
 	if (!config || !port)
 		return 0;
 	now = bpf_ktime_get_ns();
+	before = port->looked_ns;
 	port->looked_ns = now;
-	return law_may_sample(id, config, port, now) && !port_rests_empty(id, config, port, now);
+	if (!law_may_sample(id, config, port, now) || port_rests_empty(id, config, port, now))
+		return 0;
+	// The looks since the last sample found the queue empty. Else they would count as what this one finds.
+	if (!port->backlog && (__s64)(now - before) > 0 && fairq_packet_may_sample(&config->law, &port->law, before))
+		port_tick(id, 1, before);
+	return 1;
 }
 
 // Reports whether a packet must check the timer: every 16th. So a timer that stalls does not
@@ -140,7 +146,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 	if (unlikely(port->device != (__u64)skb->dev))
 		port->device = (__u64)skb->dev;
 	if (unlikely(is_sixteenth(stats->seen, packets)) && port->running && timer_is_late(id))
-		port_tick(id, 1);
+		port_tick(id, 1, 0);
 	kind = LAW_TRACED || credit ? segment_read_apart(ctx, &s) : segment_read(ctx, &s);
 	if (unlikely(kind != SEGMENT_TCP)) {
 		if (credit)

@@ -98,11 +98,10 @@ __noinline __u64 port_backlog(__u32 id)
 	return PORT_READABLE | (root ? root->qstats.backlog : 0);
 }
 
-// Reports whether no sample is needed yet, because the queue was empty and still is: a sample once a period says the same.
+// Reports whether a packet need not sample, because the queue is empty and was at the last sample.
 static __always_inline int port_rests_empty(__u32 id, const struct port_config *config, const struct port *port, __u64 now)
 {
-	return !port->backlog && config->law.variant == FAIRQ_VARIANT_ALG1 &&
-	       now - port->law.last_sample_ns < fairq_period(&config->law) && port_backlog(id) == PORT_READABLE;
+	return !port->backlog && fairq_empty_may_rest(&config->law, &port->law, now) && port_backlog(id) == PORT_READABLE;
 }
 
 // Returns how long the timer rests until its next tick, in ns.
@@ -136,11 +135,12 @@ static __always_inline __u64 port_next(const struct port_config *config, struct 
 }
 
 // Does one tick of a port: sample, count, grant. Returns the time to the next tick in ns, 0 for none.
-__noinline __u64 port_tick(__u32 id, __u32 by_packet)
+// empty_ns: 0, or when the queue was seen to be empty: a sample of that time.
+__noinline __u64 port_tick(__u32 id, __u32 by_packet, __u64 empty_ns)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
-	__u64 now = bpf_ktime_get_ns(), reading, next, gap;
+	__u64 now = empty_ns ? empty_ns : bpf_ktime_get_ns(), reading, next, gap;
 	__u32 backlog;
 	struct turn turn;
 	int alive, live;
@@ -148,7 +148,7 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 	if (!config || !port)
 		return 0;
 	live = is_live(now);
-	reading = port_backlog(id);
+	reading = empty_ns ? PORT_READABLE : port_backlog(id);
 	backlog = (__u32)reading;
 	alive = reading >> 32;
 	turn_begins(&turn, id, TURN_TICKED);
@@ -182,7 +182,7 @@ static __always_inline void port_start_timer(__u32 id, __u64 after)
 
 static int port_timer(void *map, __u32 *id, struct timer_slot *slot)
 {
-	__u64 next = port_tick(*id, 0);
+	__u64 next = port_tick(*id, 0, 0);
 
 	if (next)
 		bpf_timer_start(&slot->timer, next, 0);

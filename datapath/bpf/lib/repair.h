@@ -11,7 +11,7 @@
 //   15                        3       2      1      0
 //   | time, units of 32.768 us | again | kept | over |
 //
-//   again  1: it came back when the queue still had no room, and waits once more
+//   again  1: it came back when the queue still had no room, or behind one that did, and waits once more
 //   kept   1: repair_parks parked it. A program that parks other packets, too, tells them apart by it
 //   over   1: the queue had no room; 0: it went behind its flow
 #ifndef WEIR_BPF_REPAIR_H
@@ -136,18 +136,24 @@ static __always_inline struct direction direction_of(const struct segment *s, __
 	return (struct direction){.key = s->key, .side = s->side, .port = id};
 }
 
+// Reports whether nothing that was parked at a port can wait any more: packets were lost with the parking's device.
+static __always_inline int repair_is_over(const struct repair_port *port, __u64 now)
+{
+	return (__s64)(now - port->parked_ns) > (__s64)REPAIR_FORGET_NS; // another processor may have parked one since `now`
+}
+
 // Returns the bytes that wait at a port. Packets that come back after repair_forgets can make the count less than 0.
-static __always_inline __u32 repair_waiting(const struct repair_port *port)
+static __always_inline __u32 repair_waiting(const struct repair_port *port, __u64 now)
 {
 	__s32 bytes = port->bytes;
 
-	return bytes > 0 ? bytes : 0;
+	return bytes > 0 && !repair_is_over(port, now) ? bytes : 0;
 }
 
-// Begins the counts of what waits afresh if nothing can: packets were lost with the parking's device.
+// Begins the counts of what waits afresh if nothing can.
 static __always_inline void repair_forgets(struct repair_port *port, __u64 now)
 {
-	if (port->bytes && (__s64)(now - port->parked_ns) > (__s64)REPAIR_FORGET_NS) { // another processor may have parked one since `now`
+	if ((port->bytes || port->again) && repair_is_over(port, now)) {
 		port->bytes = 0;
 		port->again = 0;
 	}
@@ -159,17 +165,21 @@ static __always_inline struct repair_flow *repair_flow_of(const struct at_port *
 	return p->state->bytes ? bpf_map_lookup_elem(&repair_flows, of) : NULL;
 }
 
-// Reports whether a packet that comes back must wait once more: the queue has no room for it, because the machine delayed the port or
-// hurried the parking, or others wait once more. Those that wait for too long leave.
+// Returns for how long a packet has waited.
+static __always_inline __u64 stamp_age(__u32 stamp, __u64 now)
+{
+	return (__u64)(((now >> STAMP_SHIFT) - (stamp & ~STAMP_FLAGS)) & 0xffff) << STAMP_SHIFT;
+}
+
+// Reports whether a packet that comes back must wait once more, because the machine delayed the port or the parking was early. Those that
+// come back behind it wait, too. They can change places then.
 static __always_inline int repair_is_early(struct __sk_buff *ctx, const struct at_port *p)
 {
-	__u64 now = NOW();
-	__u32 stamp = ctx->tc_index, full = p->config->full_bytes;
-	__u64 wait = (__u64)(((now >> STAMP_SHIFT) - (stamp & ~STAMP_FLAGS)) & 0xffff) << STAMP_SHIFT;
+	struct repair_config config = {.full_bytes = p->config->full_bytes};
+	__u32 stamp = ctx->tc_index;
+	int behind = !(stamp & STAMP_AGAIN) && (__s32)p->state->again > 0;
 
-	if (!full || wait > REPAIR_FORGET_NS)
-		return 0;
-	return ((__s32)p->state->again > 0 && !(stamp & STAMP_AGAIN)) || (__u64)BACKLOG(ctx) + ctx->wire_len > full;
+	return repair_again(&config, BACKLOG(ctx), ctx->wire_len, behind, stamp_age(stamp, NOW()));
 }
 
 // Counts a packet that comes back: it leaves the port.
@@ -184,7 +194,7 @@ static __always_inline void repair_returns(struct __sk_buff *ctx, const struct a
 	if (stamp & STAMP_AGAIN)
 		__sync_fetch_and_sub(&port->again, 1);
 	ctx->tc_index = 0;
-	wait = (__u64)(((now >> STAMP_SHIFT) - (stamp & ~STAMP_FLAGS)) & 0xffff) << STAMP_SHIFT;
+	wait = stamp_age(stamp, now);
 	counts->back += packets;
 	if (flow && flow->waiting)
 		__sync_fetch_and_sub(&flow->waiting, 1);
@@ -245,7 +255,7 @@ static __always_inline enum repair_verdict repair_decides(struct __sk_buff *ctx,
 	enum repair_verdict verdict;
 
 	repair_forgets(p->state, now);
-	verdict = repair_decide(&config, BACKLOG(ctx), repair_waiting(p->state), ctx->wire_len, is_tcp, waits);
+	verdict = repair_decide(&config, BACKLOG(ctx), repair_waiting(p->state, now), ctx->wire_len, is_tcp, waits);
 	if (verdict == REPAIR_OVER)
 		p->counts->over += packets;
 	else if (verdict == REPAIR_BEHIND)

@@ -387,4 +387,11 @@ WEIR_INLINE int fairq_packet_may_sample(const struct fairq_config *config, const
 	return state->flows && !(gap >> 63) && gap > (weir_u64)config->tick_ns * 3;
 }
 
+// Reports whether a packet at now_ns need not sample in the timer's place if the queue is empty and was at the last sample: one sample
+// in a period says the same as many.
+WEIR_INLINE int fairq_empty_may_rest(const struct fairq_config *config, const struct fairq_state *state, weir_u64 now_ns)
+{
+	return config->variant == FAIRQ_VARIANT_ALG1 && now_ns - state->last_sample_ns < fairq_period(config);
+}
+
 #endif

@@ -601,7 +601,9 @@ type CoreRepairEvent struct {
 		_          structs.HostLayout
 		LimitBytes uint32
 		ParkBytes  uint32
+		FullBytes  uint32
 	}
+	_    [4]byte
 	Flow struct {
 		_        structs.HostLayout
 		ParkedNs uint64
@@ -616,6 +618,7 @@ type CoreRepairEvent struct {
 	IsTcp        uint32
 	Waits        uint32
 	Event        uint32
+	WaitedNs     uint64
 	Result       uint64
 }
 

@@ -19,7 +19,7 @@ import (
 var events = map[string]uint32{
 	"reset": 1, "saw_mss": 2, "flow_added": 3, "flow_removed": 4, "sample": 5, "packet_may_sample": 6,
 	"rewrite": 7, "floor": 8, "checksum": 9,
-	"decide": 10, "opening": 11,
+	"decide": 10, "opening": 11, "empty_may_rest": 12,
 }
 
 // The kernel reproduces every vector, to the bit.

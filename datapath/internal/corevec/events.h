@@ -68,6 +68,7 @@ enum {
 	ARRIVALS_MATTER,
 	REPAIR_DECIDE,
 	REPAIR_WAITS,
+	REPAIR_AGAIN,
 };
 
 // One direction of a connection, and two ports.
@@ -400,6 +401,7 @@ struct repair_event {
 	weir_u32 is_tcp;
 	weir_u32 waits;
 	weir_u32 event;
+	weir_u64 waited_ns;
 	weir_u64 result;
 };
 
@@ -411,6 +413,9 @@ WEIR_INLINE int repair_run(struct repair_event *e)
 		return 0;
 	case REPAIR_WAITS:
 		e->result = repair_waits(&e->flow, e->back_ns, e->now_ns) != 0;
+		return 0;
+	case REPAIR_AGAIN:
+		e->result = repair_again(&e->config, e->backlog_bytes, e->bytes, e->waits != 0, e->waited_ns) != 0;
 		return 0;
 	}
 	return 1;

@@ -60,7 +60,7 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 			return &machine[coretest.CoreArrivalsEvent]{run: run, state: []string{"flow_"}, events: map[string]uint64{"see": 40, "matter": 41}}
 		},
 		"repair": func() vector.Machine {
-			return &machine[coretest.CoreRepairEvent]{run: run, events: map[string]uint64{"decide": 42, "waits": 43}}
+			return &machine[coretest.CoreRepairEvent]{run: run, events: map[string]uint64{"decide": 42, "waits": 43, "again": 44}}
 		},
 	}
 }

@@ -32,6 +32,7 @@ enum {
 	WINDOW_CHECKSUM,
 	MARK_DECIDE,
 	FAIRQ_OPENING,
+	FAIRQ_EMPTY_MAY_REST,
 };
 
 struct fairq_event {
@@ -71,6 +72,9 @@ int run_fairq(struct __sk_buff *ctx)
 		return 0;
 	case FAIRQ_PACKET_MAY_SAMPLE:
 		e->result = fairq_packet_may_sample(&e->config, &e->state, e->now_ns);
+		return 0;
+	case FAIRQ_EMPTY_MAY_REST:
+		e->result = fairq_empty_may_rest(&e->config, &e->state, e->now_ns);
 		return 0;
 	case FAIRQ_OPENING:
 		e->result = fairq_opening_q8(&e->config, &e->state, e->bytes);
