@@ -200,6 +200,31 @@ func Program(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anch
 	return l, err
 }
 
+// TelemetryProgram counts what leaves a port, so it stays the last one there.
+const TelemetryProgram = "weir_telemetry"
+
+// Last attaches a program at a port's egress, behind all others but the telemetry. The kernel attaches only if the chain is still the
+// one that was read.
+func Last(p PortRef, prog *ebpf.Program) (link.Link, error) {
+	return Again(unix.ESTALE, func() (l link.Link, err error) {
+		_, chain, err := p.Egress()
+		if err != nil {
+			return nil, err
+		}
+		anchor := link.Tail()
+		if n := len(chain.Programs); n > 0 && ProgramName(chain.Programs[n-1].ID) == TelemetryProgram {
+			anchor = link.BeforeProgramByID(chain.Programs[n-1].ID)
+		}
+		err = p.In(func() (err error) {
+			l, err = link.AttachTCX(link.TCXOptions{
+				Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: anchor, ExpectedRevision: chain.Revision,
+			})
+			return err
+		})
+		return l, err
+	})
+}
+
 // Sizes in bytes.
 const (
 	DefaultMTU      = 1500

@@ -39,7 +39,7 @@ type Config struct {
 	// later Attach with the same directory takes the ports over without detaching. Empty: everything ends with
 	// the process.
 	Pin string
-	// Tail attaches at the tail of each port's chain, behind other laws, instead of at its head.
+	// Tail attaches at the tail of each port's chain, behind other laws and before the telemetry, instead of at its head.
 	Tail bool
 }
 
@@ -54,7 +54,7 @@ func (c *Config) of(port string) *markMarkConfig {
 // Mark is the marking program attached to some ports.
 type Mark struct {
 	pin     string
-	anchor  link.Anchor
+	tail    bool
 	ports   []markPort
 	configs *ebpf.Map
 	counts  *ebpf.Map
@@ -102,10 +102,7 @@ func Attach(ports []attach.PortRef, c Config) (*Mark, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mark: %w", err)
 	}
-	m := &Mark{pin: c.Pin, anchor: link.Head()}
-	if c.Tail {
-		m.anchor = link.Tail()
-	}
+	m := &Mark{pin: c.Pin, tail: c.Tail}
 	if err := m.createMaps(src.spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
 	}
@@ -177,10 +174,13 @@ func (m *Mark) attach(src *markSource, ref attach.PortRef, c *markMarkConfig, pi
 	if p.program, err = src.load(p.id, m.configs, m.counts); err != nil {
 		return err
 	}
-	if takeOver {
+	switch {
+	case takeOver:
 		p.link, err = old.Update(p.program)
-	} else {
-		p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, m.anchor)
+	case m.tail:
+		p.link, err = attach.Last(p.PortRef, p.program)
+	default:
+		p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Head())
 	}
 	m.ports = append(m.ports, p)
 	if err != nil || m.pin == "" || takeOver {

@@ -13,7 +13,9 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/mark"
+	"weir/datapath/telemetry"
 	"weir/datapath/testnet"
+	"weir/law"
 )
 
 // attachMark attaches the program for the length of the test.
@@ -276,6 +278,28 @@ func TestMark_RefusesPortWithoutQueue(t *testing.T) {
 	}
 	if _, err := mark.Attach([]attach.PortRef{{Name: "gone", Ifindex: 4711, Enter: p.Switch.Enter}}, mark.Config{}); err == nil {
 		t.Error("attached to a device that does not exist")
+	}
+}
+
+// A program at the tail marks before the telemetry counts, whichever was attached first.
+func TestMark_BeforeTelemetry(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6})
+	tm, err := telemetry.Attach([]telemetry.Port{{PortRef: p.Port, N: 1}}, telemetry.Config{Switch: 1, Signals: []law.Signal{law.Marks}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tm.Close()
+	attachMark(t, mark.Config{Tail: true}, p.Port)
+	_, chain, err := p.Port.Egress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, at := range chain.Programs {
+		names = append(names, attach.ProgramName(at.ID))
+	}
+	if want := []string{"weir_mark", attach.TelemetryProgram}; !slices.Equal(names, want) {
+		t.Errorf("programs %q, want %q", names, want)
 	}
 }
 
