@@ -20,7 +20,7 @@
 //
 // The parking returns packets in order, at the port's rate. So the queue has room for them if it holds a little more than
 // limit_bytes. Where the parking can be early or the port late, full_bytes is set: a packet that comes back while more than that
-// would be in the queue waits once more, and so do those behind it, but none for longer than REPAIR_FORGET_NS in all.
+// would be in the queue waits once more. So do those behind it. None waits for longer than REPAIR_FORGET_NS in all.
 #ifndef WEIR_CORE_REPAIR_H
 #define WEIR_CORE_REPAIR_H
 
