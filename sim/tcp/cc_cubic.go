@@ -174,6 +174,9 @@ func (c *cubic) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 {
 	return max(uint32(uint64(w.Cwnd)*cubicBeta/1024), 2)
 }
 
+// LossInCWR does nothing: the reduction for the mark is the same (RFC 9438 4.6).
+func (c *cubic) LossInCWR(*Window) {}
+
 // Timeout is RFC 9438 4.8: slow start begins again (Linux: cubictcp_state).
 func (c *cubic) Timeout(_ *Window, s *Sample) { c.reset(s) }
 
