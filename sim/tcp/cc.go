@@ -61,7 +61,8 @@ const (
 //   - Ssthresh before a reduction, with Window as it was. The endpoint calls Window.Remember first, so that Undo
 //     is possible. Then it sets Ssthresh, and reduces Cwnd (PRR, RFC 6582, or at once);
 //   - LossInCWR instead of Ssthresh when fast recovery begins during a reduction for a mark;
-//   - Timeout after Ssthresh when the timer fired, before Cwnd becomes one segment;
+//   - Timeout whenever the timer fired, before Cwnd becomes one segment: after Ssthresh, or without it if the data in
+//     flight has reduced the window already;
 //   - Undo when a reduction turned out spurious;
 //   - Idle when sending begins with nothing in flight.
 type Control interface {
