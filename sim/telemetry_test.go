@@ -154,7 +154,7 @@ func TestTelemetry_TotalsAreTheSimulators(t *testing.T) {
 				want.Sent += uint64(c.Sent.Bytes)
 				want.Drops += uint64(c.Tail.Packets)
 				want.Backlog += uint64(c.Queued.Bytes)
-				want.Marks += uint64(c.Marks)
+				want.Marks += uint64(c.Marks + c.MarksDropped) // a law does not see that a packet is dropped behind it
 			}
 			got := s.last
 			if got.Packets != want.Packets || got.Bytes != want.Bytes || got.Sent != want.Sent || got.Drops != want.Drops || got.Backlog != want.Backlog {

@@ -137,7 +137,7 @@ func (p *Port) obey(pk *Packet, now event.Time) bool {
 	n.asking--
 	if v == Pass {
 		if pk.ecn == CE && before != CE {
-			p.marks++
+			pk.here = true
 		}
 		if !n.waits() {
 			return true
@@ -145,6 +145,14 @@ func (p *Port) obey(pk *Packet, now event.Time) bool {
 	}
 	p.dealWith(pk, l, v, before, now)
 	return false
+}
+
+// countMark adds by to the marks if a law of this port set the packet to CE: 1 for a packet that enters the buffer, -1 for
+// one that is dropped from it. A packet that the full buffer drops was never a mark: no receiver sees it.
+func (p *Port) countMark(pk *Packet, by int64) {
+	if pk.ecn == CE && pk.here {
+		p.marks += by
+	}
 }
 
 // dealWith is the rare part of obey: a packet that does not pass, or one that others follow.
@@ -234,7 +242,7 @@ func (n *Network) release(pk *Packet) {
 	switch state {
 	case takenAtPort:
 		if pk.ecn == CE && pk.was != CE {
-			p.marks++
+			pk.here = true
 		}
 		p.in.sub(pk) // Send counts it again
 		p.sendBehind(pk, int(pk.by)+1)

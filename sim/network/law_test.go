@@ -106,9 +106,6 @@ func (m *slowLaws) arrive(tag uint64, i int) {
 			m.ce[tag] = true
 		}
 	}
-	if m.ce[tag] && !before {
-		m.marks++
-	}
 	m.queue(tag)
 	m.settle()
 }
@@ -121,6 +118,9 @@ func (m *slowLaws) take(i int, tag uint64, ce bool) {
 func (m *slowLaws) queue(tag uint64) {
 	drops := m.ref.drops
 	if m.ref.send(m.now, m.bytes[tag], tag); m.ref.drops == drops {
+		if m.ce[tag] { // no packet comes with CE
+			m.marks++
+		}
 		return
 	}
 	if last := m.laws - 1; last >= 0 && m.visit(last, tag)%2 == 0 {
@@ -133,14 +133,8 @@ func (m *slowLaws) queue(tag uint64) {
 // release removes a packet from a law's list now. The function that it returns continues the packet.
 func (m *slowLaws) release(i int, tag uint64) func() {
 	at := slices.IndexFunc(m.held[i], func(h slowHeld) bool { return h.tag == tag })
-	was := m.held[i][at]
 	m.held[i] = slices.Delete(m.held[i], at, at+1)
-	return func() {
-		if m.ce[tag] && !was.ce {
-			m.marks++
-		}
-		m.arrive(tag, i+1)
-	}
+	return func() { m.arrive(tag, i+1) }
 }
 
 func (m *slowLaws) inject(by uint64, from int) {
@@ -322,6 +316,53 @@ func lookAtLaws(t *rapid.T, p *Port, m *slowLaws, sc *script) {
 	}
 	if p.net.Borrowed() != inside {
 		t.Fatalf("%d packets are outside the pool, %d inside", p.net.Borrowed(), inside)
+	}
+}
+
+// markAll sets every packet to CE.
+type markAll struct{}
+
+func (markAll) Packet(_ *Port, pk *Packet, _ event.Time) Verdict {
+	pk.SetECN(CE)
+	return Pass
+}
+
+// Marks counts the packets that arrive with CE because of the port: not those that came with CE, those that the full
+// buffer drops, nor those that a flap drops.
+func TestMarksArePacketsThatLeave(t *testing.T) {
+	for _, served := range []bool{false, true} {
+		q := event.NewQueue()
+		n, err := Build(q, configOf(pair(1e9, 0, law.Limit{N: 4 * 1514})), Options{Priorities: served})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Sink = &sink{net: n}
+		p := n.PortByName("switch->b")
+		p.SetLaws(markAll{})
+		send := func(tag uint64) {
+			pk := n.packet(1, 2, 1514, tag)
+			if tag%4 == 3 {
+				pk.SetECN(CE)
+			}
+			p.Send(pk)
+		}
+		at(q, 0, func(event.Time) {
+			for tag := range uint64(10) { // four fit
+				send(tag)
+			}
+		})
+		at(q, 20*event.Microsecond, func(event.Time) { // one has left
+			p.SetDown(true)
+			p.SetDown(false)
+			for tag := range uint64(8) {
+				send(tag)
+			}
+		})
+		q.Run(event.Second)
+		arrived, came := int64(len(n.Sink.(*sink).got)), int64(1)
+		if c := p.Counters(); arrived != 5 || c.Tail.Packets != 10 || c.Down.Packets != 3 || c.Marks != arrived-came {
+			t.Errorf("served %v: %d arrived with CE, %d of them came with it: want %d marks: %+v", served, arrived, came, arrived-came, c)
+		}
 	}
 }
 

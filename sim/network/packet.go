@@ -88,7 +88,8 @@ type Packet struct {
 	at     *Port   // of a taken packet: its port,
 	by     uint8   // the number of the law,
 	was    uint8   // and its ECN field before
-	_      [6]byte // 128 bytes: two whole cache lines
+	here   bool    // a law of the port that has the packet set it to CE
+	_      [5]byte // 128 bytes: two whole cache lines
 }
 
 // FlowHash returns the hash of a five-tuple by direction. Every bit of it depends on every bit of the five-tuple.

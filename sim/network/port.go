@@ -42,7 +42,8 @@ type Counters struct {
 	Queued          Count // in the buffer now
 	Taken           Count // now with the laws of the port, or the guards of its host: Take
 	Lost            Count // of Sent: did not arrive (Network.Loss)
-	Marks           int64 // packets that the law set to CE
+	Marks           int64 // packets in Sent or Queued that laws of the port set to CE
+	MarksDropped    int64 // packets in Tail that they set to CE
 }
 
 // slot is a packet in a port's buffer, or on its line.
@@ -89,7 +90,7 @@ type Port struct {
 	// Fields that few ports need.
 	server                    *server
 	tail, byLaw, byDown, lost Count
-	marks                     int64
+	marks, marksDropped       int64
 	held                      *heldByLaws // nil: there was never a law, nor a guard that took or injected a packet
 	Name                      string      // "switch->receiver1"
 	ID                        int32       // index into Network.Ports; the other direction has ID^1
@@ -97,7 +98,7 @@ type Port struct {
 	Rate                      law.Rate // 0: a wire
 	Buffer                    law.Limit
 	Labels                    []string // of measure.ports, ascending
-	_                         [24]byte // 448 bytes: whole cache lines. A power of two would map all ports to a few sets of the cache
+	_                         [16]byte // 448 bytes: whole cache lines. A power of two would map all ports to a few sets of the cache
 }
 
 type portKind uint8
@@ -164,6 +165,7 @@ func (p *Port) Send(pk *Packet) {
 			return
 		}
 	}
+	p.countMark(pk, 1)
 	p.backlog += int64(pk.bytes)
 	from := now
 	if p.bucket != nil {
@@ -240,6 +242,9 @@ func (p *Port) Happen(_ *event.Event, now event.Time) {
 }
 
 func (p *Port) arrive(pk *Packet, now event.Time) {
+	if pk.ecn == CE {
+		pk.here = false
+	}
 	if p.net.loss != nil && p.net.loss(p, pk) {
 		p.lost.add(pk)
 		p.net.dropped(p, pk, DropLoss, now)
@@ -260,11 +265,15 @@ func (p *Port) drop(pk *Packet, reason DropReason, now event.Time) {
 	switch reason {
 	case DropTail:
 		p.tail.add(pk)
+		if pk.here {
+			p.marksDropped++
+		}
 	case DropLaw:
 		p.byLaw.add(pk)
 	default:
 		p.byDown.add(pk)
 	}
+	pk.here = false
 	p.net.dropped(p, pk, reason, now)
 }
 
@@ -289,7 +298,7 @@ func (p *Port) BacklogPackets() int64 {
 }
 
 // Gauge returns the values that are sampled every few microseconds: the bytes in the buffer now, the bytes sent, and
-// the packets that laws set to CE. Counters has the others.
+// the packets that laws set to CE, without the dropped ones. Counters has the others.
 func (p *Port) Gauge() (backlog, sentBytes, marks int64) { return p.Backlog(), p.sent.Bytes, p.marks }
 
 // Served reports whether the port decides only at the time of sending what it sends. FreeAt has no meaning then.
@@ -310,7 +319,8 @@ func (p *Port) FreeAt() event.Time {
 func (p *Port) Counters() Counters {
 	held := Count{p.BacklogPackets(), p.Backlog()}
 	c := Counters{
-		In: p.in, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Queued: held, Lost: p.lost, Marks: p.marks,
+		In: p.in, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Queued: held, Lost: p.lost,
+		Marks: p.marks, MarksDropped: p.marksDropped,
 	}
 	if p.held != nil {
 		c.Own, c.Taken = p.held.own, p.held.taken
@@ -354,6 +364,7 @@ func (p *Port) SetDown(down bool) {
 	p.end = p.left
 	for i := p.left; i != end; i++ {
 		s := &p.ring[i&uint32(len(p.ring)-1)]
+		p.countMark(s.pk, -1)
 		p.backlog -= int64(s.pk.bytes)
 		p.drop(s.pk, DropDown, now)
 		s.pk = nil

@@ -113,6 +113,7 @@ func (s *server) makeRoom(pk *Packet, now event.Time) bool {
 		}
 		s.unlink(victim)
 		s.remove(victim)
+		s.p.countMark(victim, -1)
 		s.p.overflow(victim, now)
 	}
 	return true

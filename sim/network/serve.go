@@ -64,6 +64,7 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 	if p.law != nil && !p.obey(pk, now) {
 		return
 	}
+	p.countMark(pk, 1)
 	p.sent.add(pk)
 	if p.net.places[pk.src].hypervisor == p.Node {
 		p.push(pk, p.line.take(now, pk.bytes))
@@ -86,6 +87,7 @@ func (s *server) send(pk *Packet, now event.Time) {
 		p.overflow(pk, now)
 		return
 	}
+	p.countMark(pk, 1)
 	bytes := int64(pk.bytes)
 	if s.shared != nil {
 		s.shared.used += bytes
@@ -199,6 +201,7 @@ func (s *server) flush(now event.Time) {
 	s.p.idle(now)
 	lose := func(pk *Packet) {
 		s.remove(pk)
+		s.p.countMark(pk, -1)
 		s.p.drop(pk, DropDown, now)
 	}
 	if pk := s.now; pk != nil {

@@ -60,7 +60,9 @@ const (
 //   - Grow after it, at ACKs that delivered something, outside reductions (Linux: tcp_cong_avoid);
 //   - Ssthresh before a reduction, with Window as it was. The endpoint calls Window.Remember first, so that Undo
 //     is possible. Then it sets Ssthresh, and reduces Cwnd (PRR, RFC 6582, or at once);
-//   - Timeout after Ssthresh when the timer fired, before Cwnd becomes one segment;
+//   - LossInCWR instead of Ssthresh when fast recovery begins during a reduction for a mark;
+//   - Timeout whenever the timer fired, before Cwnd becomes one segment: after Ssthresh, or without it if the data in
+//     flight has reduced the window already;
 //   - Undo when a reduction turned out spurious;
 //   - Idle when sending begins with nothing in flight.
 type Control interface {
@@ -74,6 +76,8 @@ type Control interface {
 	Grow(w *Window, s *Sample)
 	// Ssthresh returns the slow-start threshold of a reduction, in segments, >= 2.
 	Ssthresh(w *Window, s *Sample, why Cause) uint32
+	// LossInCWR may reduce Ssthresh further. The reduction that is in progress then continues towards it.
+	LossInCWR(w *Window)
 	Timeout(w *Window, s *Sample)
 	// Undo returns the window to restore.
 	Undo(w *Window) uint32

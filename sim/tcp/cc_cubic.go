@@ -174,7 +174,10 @@ func (c *cubic) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 {
 	return max(uint32(uint64(w.Cwnd)*cubicBeta/1024), 2)
 }
 
-// Timeout is RFC 9438 4.8: slow start begins again (Linux: cubictcp_state).
+// LossInCWR does nothing: the reduction for the mark is the same (RFC 9438 4.6).
+func (c *cubic) LossInCWR(*Window) {}
+
+// Timeout is RFC 9438 4.8: slow start begins again (Linux: cubictcp_state, at every entry to Loss).
 func (c *cubic) Timeout(_ *Window, s *Sample) { c.reset(s) }
 
 // Undo is RFC 9438 4.9 as in Linux: the window before the reduction, with the W_max that the reduction set.

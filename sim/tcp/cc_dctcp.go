@@ -77,6 +77,10 @@ func (d *dctcp) Ssthresh(w *Window, _ *Sample, why Cause) uint32 {
 	return d.cut(w, d.alpha)
 }
 
+// LossInCWR is RFC 8257 3.5: the cut for the mark may have been small, so the loss halves the present window (Linux:
+// dctcp_state, dctcp_react_to_loss).
+func (d *dctcp) LossInCWR(w *Window) { w.Ssthresh = d.Ssthresh(w, nil, CauseLoss) }
+
 // cut returns the window reduced by p/2, p in 1/1024.
 func (d *dctcp) cut(w *Window, p uint32) uint32 {
 	d.cutWindow = w.Cwnd

@@ -14,6 +14,7 @@ func (r *reno) Name() string                      { return r.name }
 func (r *reno) ExactECN() bool                    { return false }
 func (r *reno) Start(*Window, *Sample)            {}
 func (r *reno) Measure(*Window, *Sample)          {}
+func (r *reno) LossInCWR(*Window)                 {}
 func (r *reno) Timeout(*Window, *Sample)          {}
 func (r *reno) Idle(*Window, *Sample, event.Time) {}
 func (r *reno) Alpha() uint32                     { return 0 }

@@ -8,16 +8,17 @@ func (e *Endpoint) enterLoss(now event.Time) {
 	e.markAllLost(now)
 	// ssthresh is reduced once for the data in flight, however often its retransmission times out. Linux does not
 	// reduce it within a recovery either.
-	switch s := e.fillSample(now); {
+	s := e.fillSample(now)
+	switch {
 	case e.recovery <= Disorder || !after(e.rec.high, e.una) || e.recovery == Loss && e.rec.retries == 0:
 		e.win.Remember(CauseTimeout, e.reducing())
 		e.win.Ssthresh = e.cc.Ssthresh(&e.win, s, CauseTimeout)
-		e.cc.Timeout(&e.win, s)
 		e.beginUndo()
 	case e.reducing() && e.profile.Options.HalveFlight:
 		// Less may be in flight than when the reduction began, and (4) applies to the present: "no more than".
 		e.win.Ssthresh = min(e.win.Ssthresh, e.cc.Ssthresh(&e.win, s, CauseTimeout))
 	}
+	e.cc.Timeout(&e.win, s)
 	e.win.Cwnd = e.inFlight() + 1
 	e.win.Count = 0
 	e.setRecovery(Loss)

@@ -183,8 +183,11 @@ func (e *Endpoint) enterRecovery(ece bool, now event.Time) {
 	e.win.PriorSst = 0
 	e.beginUndo()
 	e.rec.rescued, e.rec.partials, e.rec.force = false, 0, !e.profile.PRR
-	if !e.reducing() {
+	switch {
+	case !e.reducing():
 		e.beginReduction(CauseLoss, ece, now)
+	case !e.profile.OneCut:
+		e.cc.LossInCWR(&e.win)
 	}
 	e.setRecovery(Recovering)
 }

@@ -189,6 +189,32 @@ func TestLostRetransmission(t *testing.T) {
 	}
 }
 
+// A timeout resets cubic also within a recovery (RFC 9438 4.8): the retransmission is lost too, and only the RTO finds it.
+// ssthresh is that of the recovery, because a window is reduced once.
+func TestCubicTimeoutInRecovery(t *testing.T) {
+	p := newPair(t)
+	c := *plain("cubic")
+	c.RACK, c.TLP = false, false
+	p.lose = func(direction, _ int, pk *network.Packet) bool {
+		return direction == 0 && pk.Payload() > 0 && pk.Seq() == client0(p)+1+30*1460 && p.q.Now() < 100*event.Millisecond
+	}
+	client, server := p.connect(&c, &c)
+	client.e.Write(1_000_000)
+	p.run(100 * event.Millisecond)
+	cubic := client.e.cc.(*cubic)
+	ssthresh := client.e.Window().Ssthresh
+	if client.e.recovery != Recovering || cubic.wMax == 0 {
+		t.Fatalf("before the timeout: %v, W_max %d", client.e.recovery, cubic.wMax)
+	}
+	p.run(event.Second)
+	if k := client.e.Counters(); server.got != 1_000_000 || k.Timeouts != 1 || k.FastRetransmits != 1 {
+		t.Fatalf("got %d, %+v", server.got, k)
+	}
+	if now := client.e.Window().Ssthresh; cubic.wMax != 0 || now != ssthresh {
+		t.Errorf("after the timeout: W_max %d, want 0; ssthresh %d, was %d", cubic.wMax, now, ssthresh)
+	}
+}
+
 // client0 is the initial sequence number of the first connection's dialler.
 func client0(p *pair) uint32 { return p.stack.conns[0].ends[0].iss }
 
