@@ -36,7 +36,7 @@ const (
 	MaxVMs       = 4096
 	MaxAddresses = 16
 	Owners       = 8 // law.Owner is below this
-	GrantsAKey   = 4 // grants for the same VM, pair or flow; a window and a pause of one owner are two
+	GrantsAKey   = 4 // grants for the same VM, pair or flow; a window and a pause of one owner are two, but for a flow one
 
 	// OwnerLease is how long an owner's grants are valid after its last Heartbeat, and HeartbeatInterval how often the owner
 	// should call it.
