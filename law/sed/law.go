@@ -235,13 +235,10 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 			f.sent, f.sentAt = s.Bytes, now
 		}
 	}
-	sweeps := now-l.swept >= time.Second
+	l.sweep(now)
 	for _, at := range l.switches[e.At] {
 		// A message may be lost: each report has the ports' states.
 		out = l.state(now, at, at.queue.Congested() || slices.Contains(e.Congested, at.at.N), out)
-		if sweeps {
-			l.sweep(now, at)
-		}
 		if out = l.crowd(now, at, out); at.limits() {
 			l.explain(again, at)
 			if l.p.Period > 0 {
@@ -250,9 +247,6 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 				out = l.renew(now, at, out)
 			}
 		}
-	}
-	if sweeps {
-		l.swept = now
 	}
 	return out
 }

@@ -286,6 +286,34 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A declaration makes a row only if it says something of a message. A row that no port has seen, or that another switch's ports have, is
+// removed when it is idle and its deadline has passed.
+func TestDeclared_RowsAreRemoved(t *testing.T) {
+	s := newScript(t, nil)
+	s.began(1)
+	s.step(&flows.Ended{At: law.Port{Switch: 1, N: 1}, Flow: flowN(1)})
+	s.declared(1, 0, 0) // the host takes the deadline back
+	if n := len(s.l.flows); n != 0 {
+		t.Errorf("%d rows of a flow that has ended", n)
+	}
+	s.declared(2, 50*ms, 1e6) // never begins
+	s.declared(3, 10*time.Second, 1e6)
+	s.step(&flows.Began{At: law.Port{Switch: 2, N: 1}, Flow: flowN(4)})
+	if s.now = 900 * ms; len(s.l.flows) != 3 {
+		t.Fatalf("%d rows", len(s.l.flows))
+	}
+	for s.now = time.Second; s.now <= 3*time.Second; s.now += 100 * ms {
+		s.step(&flows.Progress{At: 1})
+	}
+	if s.l.flows[flowN(2)] != nil || s.l.flows[flowN(3)] == nil || s.l.flows[flowN(4)] != nil || len(s.l.ofVM) != 1 {
+		t.Errorf("%d rows, of %d VMs; only the deadline of flow 3 is ahead", len(s.l.flows), len(s.l.ofVM))
+	}
+	s.now = 20 * time.Second // without switches
+	if s.declared(5, 50*ms, 1e6); len(s.l.flows) != 1 {
+		t.Errorf("%d rows after a declaration", len(s.l.flows))
+	}
+}
+
 // RS-4: one loss of a window is answered, with the number of the segment that was lost (RS-1: it waits at the switch until that is
 // due). A loss of the next window is answered again. RS-6: segments without data are not covered.
 func TestRS4_OneAnswerForAWindow(t *testing.T) {

@@ -143,6 +143,10 @@ func (f *flow) window(at *port) *int64 {
 // declare takes what an application says. A message of the past has no deadline any more. The same declaration again changes nothing:
 // it does not say how much of the message was sent meanwhile.
 func (l *Law) declare(now time.Duration, e *flows.Declared) *flow {
+	l.sweep(now)
+	if l.flows[e.Flow] == nil && e.Left == 0 && e.Bytes == 0 {
+		return nil // the flow has ended, and its message has no deadline any more: no row is needed
+	}
 	f := l.flowOf(now, e.Flow)
 	if f == nil || e.Number != 0 && e.Number == f.message.number {
 		return nil
@@ -168,9 +172,14 @@ func (l *Law) end(f *flow) {
 	}
 }
 
-// sweep removes the flows of a port that sent nothing for so long that they have no windows.
-func (l *Law) sweep(now time.Duration, at *port) {
-	for _, f := range slices.Clone(at.flows) {
+// sweep removes, each second, the flows that sent nothing for so long that they have no windows. It also removes flows that were declared
+// and that no port has seen.
+func (l *Law) sweep(now time.Duration) {
+	if now-l.swept < time.Second {
+		return
+	}
+	l.swept = now
+	for _, f := range l.flows {
 		if f.idle(now, time.Second) && !f.urgent(now) {
 			l.end(f)
 		}
