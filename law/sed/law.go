@@ -287,6 +287,8 @@ func (l *Law) send(now time.Duration, f *flow, window int64, out []law.Action) [
 			l.counts.Unknown++
 			return out
 		}
+		l.leave(0)
+		l.ofVM[f.vm]++
 	}
 	paused := window == 0
 	if paused && !f.paused {

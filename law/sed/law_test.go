@@ -280,7 +280,18 @@ func TestLimits(t *testing.T) {
 	if s.step(&flows.Ended{Flow: flowN(2)}); len(s.l.flows) != maxOfVM || len(s.l.ofVM) != 1 {
 		t.Errorf("%d flows, %d VMs", len(s.l.flows), len(s.l.ofVM))
 	}
-	s.step(&inventory.SwitchLeft{At: 1})
+	for n := range maxOfVM + 5 { // from sources that are no VM's
+		many.Src = netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 14: byte(n >> 8), 15: byte(n)}), 1)
+		s.step(&flows.Began{At: law.Port{Switch: 1, N: 1}, Flow: many})
+	}
+	if c := s.l.counts; c.TooMany != 10 || len(s.l.flows) != 2*maxOfVM {
+		t.Errorf("%+v, %d flows with those of no VM", c, len(s.l.flows))
+	}
+	s.step(&inventory.Host{At: 500, VMs: []inventory.VM{{Number: 500, Addresses: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("fe80::"), 128)}}}})
+	if s.l.Step(0, &flows.Congested{At: law.Port{Switch: 1, N: 1}, Now: true}, nil); s.l.ofVM[0] != maxOfVM-1 || s.l.ofVM[500] != 1 {
+		t.Errorf("a VM got known: %d flows of no VM, %d of it", s.l.ofVM[0], s.l.ofVM[500])
+	}
+	s.l.Step(0, &inventory.SwitchLeft{At: 1}, nil)
 	if len(s.l.flows) != 0 || len(s.l.ports) != 0 || len(s.l.ofVM) != 0 {
 		t.Errorf("%d flows, %d ports", len(s.l.flows), len(s.l.ports))
 	}
