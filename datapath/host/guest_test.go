@@ -168,6 +168,33 @@ func TestGuest_Table(t *testing.T) {
 	}
 }
 
+// A VM is active by what it sends and what passes. A flood of packets that are dropped does not make it active.
+func TestSent_CountsWhatPasses(t *testing.T) {
+	r := newRig(t, host.Config{Rate: 1e9})
+	sent := func() uint64 {
+		all := map[law.VM]uint64{}
+		if err := r.Sent(all); err != nil {
+			t.Fatal(err)
+		}
+		return all[1]
+	}
+	passed := uint64(0)
+	for _, row := range guestRows() {
+		run(t, r.up, row.in, r.vm1, 0)
+		if passed += row.want.Relaxed; sent() != passed {
+			t.Fatalf("%s: %d packets, want %d", row.name, sent(), passed)
+		}
+	}
+	if err := r.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	set(t, r.Host, law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 50e6, Lease: time.Minute})
+	in := frames.Packet(frames.Link{Dst: peerMAC, Src: vmMAC}, frames.IP{From: vmIPv4, To: peerIPv4}, frames.UDP, make([]byte, 40))
+	if run(t, r.up, in, r.vm1, 0); sent() != passed+1 {
+		t.Errorf("in its class: %d packets, want %d", sent(), passed+1)
+	}
+}
+
 // A range of IPv6 that covers the IPv4-mapped addresses would let the VM send from any IPv4 address: AddVM refuses it.
 func TestAddVM_Ranges(t *testing.T) {
 	r := newRig(t, host.Config{})
