@@ -439,6 +439,42 @@ func TestFirst(t *testing.T) {
 	s.want("as printed", s.began(1, 2, 3, 4, 5, 6, 7, 8), "")
 }
 
+// A port without a rate, or that is not in the inventory any more, limits nothing. Before, its flows kept their windows for ever.
+func TestInventory_ReleasesPorts(t *testing.T) {
+	two := func(rate law.Rate) *inventory.Switch {
+		return &inventory.Switch{At: 1, Ports: []inventory.Port{{N: 1, Rate: rate}, {N: 2, Rate: gbit}}}
+	}
+	gone := &inventory.Switch{At: 1, Ports: []inventory.Port{{N: 2, Rate: gbit}}}
+	const limited = "1..5=13140"
+	for name, row := range map[string]struct {
+		first string
+		now   *inventory.Switch
+	}{
+		"crowded, without a rate":   {FirstBase, two(0)},
+		"crowded, gone":             {FirstBase, gone},
+		"congested, without a rate": {FirstOpen, two(0)},
+		"congested, gone":           {FirstOpen, gone},
+	} {
+		s := newScript(t, func(p *Params) { p.First = row.first })
+		s.began(1, 2, 3, 4, 5)
+		peak := &telemetry.Telemetry{At: 1, T: ms, Ports: []telemetry.Port{{N: 1, PeakBytes: 50_000}}}
+		if row.first == FirstOpen {
+			s.want(name, s.step(peak), limited)
+		}
+		s.want(name, s.step(row.now), "1..5=free")
+		s.want(name+": progress", s.step(&flows.Progress{At: 1, Sent: []flows.Sent{{Port: 1, Flow: flowN(1), Bytes: 1}}}), "")
+		if row.now == gone && (len(s.l.switches[1]) != 2 || s.l.ports[law.Port{Switch: 1, N: 1}].rate != 0 || len(s.l.flows) != 5) {
+			t.Errorf("%s: %d ports, %d flows", name, len(s.l.switches[1]), len(s.l.flows))
+		}
+		s.step(two(gbit))
+		e := &flows.Progress{At: 1, Congested: []uint32{1}}
+		for n := range 5 {
+			e.Sent = append(e.Sent, flows.Sent{Port: 1, Flow: flowN(n + 1), Bytes: 10})
+		}
+		s.want(name+": the port is back", s.step(e), limited)
+	}
+}
+
 // Where switches report queues, the law decides which ports are congested: by the largest queue since the report before.
 func TestQueues(t *testing.T) {
 	s := newScript(t, nil)
