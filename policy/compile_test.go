@@ -94,6 +94,31 @@ func TestCompile_GuaranteesFitIntoThePort(t *testing.T) {
 	}
 }
 
+// A switch limits the guarantees of a host only if the host's own agent names it. Any other agent could void them with a slow port, or
+// lift the limit with a fast one or one without a rate.
+func TestCompile_OnlyItsOwnSwitchesLimitAHost(t *testing.T) {
+	holds := func(inventory []Node, host, vm, rate string) bool {
+		p := read(t, 1, "name: a\nselect: {vms: {names: ["+vm+"]}}\nguarantee: {rate: "+rate+"}\n")
+		return at(t, Compile(toys(), []Policy{p}, inventory), "vm "+host+"/"+vm).Guarantee != nil
+	}
+	liar := func(peer string, rate law.Rate) []Node {
+		return append(hosts(), Node{Name: "liar", Switch: &NodeSwitch{ID: 66, Ports: []NodePort{{N: 1, Name: "swp1", Rate: rate, Peer: peer}}}})
+	}
+	for _, rate := range []law.Rate{0, 1000, 100e9} { // the port of its own switch to h2 has 4 Gbit/s
+		if i := liar("h2", rate); !holds(i, "h2", "db1", "4Gbit") || holds(i, "h2", "db1", "5Gbit") {
+			t.Errorf("with a port of %v of another switch 4 Gbit/s do not fit, or 5 do", rate)
+		}
+	}
+	lonely := liar("h1", 1000)
+	if lonely[2].Switch.Ports[0].Peer = ""; !holds(lonely, "h1", "web1", "4Gbit") { // no port of its own switch leads to h1
+		t.Error("a port of 1 kbit/s of another switch voids a guarantee")
+	}
+	unnamed := hosts()
+	if unnamed[1].Host.Switches = nil; !holds(unnamed, "h2", "db1", "5Gbit") {
+		t.Error("the host names no switch, and a switch limits it")
+	}
+}
+
 // A VM keeps its policy when it moves to another host: the place does not matter, only its name and labels.
 func TestCompile_FollowsAVM(t *testing.T) {
 	p := []Policy{read(t, 1, "name: a\nselect: {vms: {labels: {tenant: b}}}\nlaws: {window: {}}\nguarantee: {cap: 1Gbit}\n")}
@@ -220,6 +245,7 @@ func TestNode_Check(t *testing.T) {
 		"has the port \"xxxx":                       func(n *Node) { n.Host.VMs[0].Port = strings.Repeat("x", 64) },
 		"and the number 0":                          func(n *Node) { n.Host.VMs[0].ID = 0 },
 		"4097 ports, want at most 4096":             func(n *Node) { n.Switch = &NodeSwitch{Ports: make([]NodePort, 4097)} },
+		"want the names of at most 16 nodes":        func(n *Node) { n.Host.Switches = []string{"no node"} },
 		`port x has a rate of -1, a buffer of 0`:    func(n *Node) { n.Switch = &NodeSwitch{Ports: []NodePort{{Name: "x", Rate: -1}}} },
 		`and the peer "no host"`:                    func(n *Node) { n.Switch = &NodeSwitch{Ports: []NodePort{{Name: "x", Peer: "no host"}}} },
 		"too many laws, or names that are too long": func(n *Node) { n.Laws = []string{strings.Repeat("x", 64)} },

@@ -16,6 +16,7 @@ import (
 const (
 	MaxNodes   = 4096
 	MaxTargets = 4096 // ports and VMs of a node
+	MaxUpward  = 16   // switches that a host is connected to
 )
 
 // Node is what an agent reports of its machine: a host with VMs, a switch with ports, or both. Controllers write it to the
@@ -34,6 +35,8 @@ type NodeHost struct {
 	ID   law.Host `json:"id"`
 	Rate law.Rate `json:"rate,omitempty"` // of the uplink; 0: not known
 	VMs  []NodeVM `json:"vms,omitempty"`
+	// Switches are the nodes that the host says it is connected to. Only their ports limit what can be guaranteed here.
+	Switches []string `json:"switches,omitempty"`
 }
 
 // NodeVM is a VM of a host.
@@ -75,6 +78,9 @@ func (n *Node) Check() error {
 	if h := n.Host; h != nil {
 		if len(h.VMs) > MaxTargets || h.Rate < 0 {
 			return fmt.Errorf("node %s: %d VMs, want at most %d, and a rate of %d bit/s", n.Name, len(h.VMs), MaxTargets, h.Rate)
+		}
+		if len(h.Switches) > MaxUpward || slices.ContainsFunc(h.Switches, func(s string) bool { return !ValidNode(s) }) {
+			return fmt.Errorf("node %s: it has %d switches, want the names of at most %d nodes", n.Name, len(h.Switches), MaxUpward)
 		}
 		for i := range h.VMs {
 			v := &h.VMs[i]
@@ -226,29 +232,38 @@ func targets(inventory []Node) []Target {
 }
 
 // capacities returns, for each host, the most that its VMs can be guaranteed together: the rate of its uplink, and at most that
-// of the switch ports that lead to it. 0: not known.
+// of the switch ports that lead to it. A port counts if both agents say so: that of the switch has the host as peer, and the host
+// has the switch among its own. One agent alone could lower what is guaranteed at another's host, or lift its limit. 0: not known.
 func capacities(inventory []Node) map[string]law.Rate {
-	down, unknown := map[string]law.Rate{}, map[string]bool{}
+	type ports struct {
+		rate    law.Rate // their sum
+		unknown bool     // one of them has no rate
+	}
+	down := map[[2]string]ports{} // by switch and host
 	for i := range inventory {
 		s := inventory[i].Switch
 		if s == nil {
 			continue
 		}
 		for _, p := range s.Ports {
-			down[p.Peer] += p.Rate
-			unknown[p.Peer] = unknown[p.Peer] || p.Rate == 0
+			at := down[[2]string{inventory[i].Name, p.Peer}]
+			down[[2]string{inventory[i].Name, p.Peer}] = ports{at.rate + p.Rate, at.unknown || p.Rate == 0}
 		}
 	}
 	out := map[string]law.Rate{}
 	for i := range inventory {
-		h := inventory[i].Host
+		h, name := inventory[i].Host, inventory[i].Name
 		if h == nil {
 			continue
 		}
-		name := inventory[i].Name
+		var all ports
+		for _, s := range slices.Compact(slices.Sorted(slices.Values(h.Switches))) {
+			at := down[[2]string{s, name}]
+			all = ports{all.rate + at.rate, all.unknown || at.unknown}
+		}
 		out[name] = h.Rate
-		if d := down[name]; d > 0 && !unknown[name] && h.Rate > 0 {
-			out[name] = min(h.Rate, d)
+		if all.rate > 0 && !all.unknown && h.Rate > 0 {
+			out[name] = min(h.Rate, all.rate)
 		}
 	}
 	return out

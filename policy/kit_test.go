@@ -53,8 +53,8 @@ func hosts() []Node {
 		return NodeVM{ID: law.VM(n), Name: fmt.Sprintf("web%d", n), Labels: map[string]string{"tenant": "a", "tier": tier}}
 	}
 	return []Node{
-		{Name: "h1", Labels: map[string]string{"rack": "1"}, Host: &NodeHost{ID: 1, Rate: 10e9, VMs: []NodeVM{web(1, "front"), web(2, "front"), web(3, "cache")}}},
-		{Name: "h2", Labels: map[string]string{"rack": "2"}, Host: &NodeHost{ID: 2, Rate: 10e9, VMs: []NodeVM{{ID: 9, Name: "db1", Labels: map[string]string{"tenant": "b"}}}}},
+		{Name: "h1", Labels: map[string]string{"rack": "1"}, Host: &NodeHost{ID: 1, Rate: 10e9, Switches: []string{"tor1"}, VMs: []NodeVM{web(1, "front"), web(2, "front"), web(3, "cache")}}},
+		{Name: "h2", Labels: map[string]string{"rack": "2"}, Host: &NodeHost{ID: 2, Rate: 10e9, Switches: []string{"tor1"}, VMs: []NodeVM{{ID: 9, Name: "db1", Labels: map[string]string{"tenant": "b"}}}}},
 		{Name: "tor1", Switch: &NodeSwitch{ID: 7, Ports: []NodePort{
 			{N: 1, Name: "swp1", Rate: 10e9, Peer: "h1", Labels: map[string]string{"role": "access"}},
 			{N: 2, Name: "swp2", Rate: 4e9, Peer: "h2", Labels: map[string]string{"role": "access"}},

@@ -53,7 +53,7 @@ func slow(specs law.Specs, policies []Policy, inventory []Node) *State {
 		capacity[n.Name] = n.Host.Rate
 		sum, known := law.Rate(0), true
 		for _, m := range inventory {
-			if m.Switch != nil {
+			if m.Switch != nil && slices.Contains(n.Host.Switches, m.Name) {
 				for _, p := range m.Switch.Ports {
 					if p.Peer == n.Name {
 						sum += p.Rate
@@ -290,6 +290,7 @@ func drawNode(t *rapid.T, i int) Node {
 	names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3, rapid.ID)
 	if rapid.Bool().Draw(t, "host") {
 		n.Host = &NodeHost{ID: law.Host(i), Rate: law.Rate(rapid.SampledFrom([]int{0, 3, 6}).Draw(t, "uplink")) * 1e9}
+		n.Host.Switches = rapid.SliceOfN(rapid.SampledFrom([]string{"n0", "n1", "n2", "n3"}), 0, 4).Draw(t, "switches")
 		for k, name := range names.Draw(t, "vms") {
 			n.Host.VMs = append(n.Host.VMs, NodeVM{ID: law.VM(10*i + k + 1), Name: name, Labels: drawnLabels.Draw(t, "labels")})
 		}

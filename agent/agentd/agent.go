@@ -306,7 +306,7 @@ func (a *agent) changed() {
 	host, sw := &weirv1.Inventory{}, &weirv1.Inventory{}
 	if a.host != nil {
 		host.Guests = a.host.guests()
-		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels, Frames: a.frames.address(), FramesForm: string(a.host.cfg.Frames)}
+		host.Hypervisor = &weirv1.Hypervisor{Rate: uint64(a.host.cfg.Rate), Labels: a.host.cfg.Labels, Frames: a.frames.address(), FramesForm: string(a.host.cfg.Frames), Switches: a.host.cfg.Switches}
 	}
 	if a.ports != nil {
 		sw.Ports = a.ports.inventory()

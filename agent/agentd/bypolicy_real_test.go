@@ -3,6 +3,7 @@ package agentd_test
 import (
 	"encoding/binary"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -255,12 +256,12 @@ func TestLawsByPolicy(t *testing.T) {
 // The inventory says what the operator configured of the machine.
 func TestInventory_OfTheMachine(t *testing.T) {
 	m := newMachine(t, 1, testnet.PathOptions{})
-	host := strings.Replace(m.hostFile(", rate: 1Gbit", 0), "number: 7", "number: 7\n  labels: {rack: r1}", 1)
+	host := strings.Replace(m.hostFile(", rate: 1Gbit", 0), "number: 7", "number: 7\n  labels: {rack: r1}\n  switches: [tor1, tor2]", 1)
 	m.start(host + "switch:\n  number: 3\n  ports: [{port: up0, number: 1, rate: 2Gbit, buffer: 1MB, peer: h9}]\n")
 	testnet.Until(t, "the host", func() bool {
 		e := m.newest(func(e *weirv1.Events) bool { return e.GetHost() != 0 && e.GetInventory() != nil })
 		h := e.GetInventory().GetHypervisor()
-		return h.GetRate() == 1e9 && h.GetLabels()["rack"] == "r1"
+		return h.GetRate() == 1e9 && h.GetLabels()["rack"] == "r1" && slices.Equal(h.GetSwitches(), []string{"tor1", "tor2"})
 	})
 	testnet.Until(t, "the port", func() bool {
 		p := m.ports()

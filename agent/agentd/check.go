@@ -51,6 +51,11 @@ func checkHost(c *config.Checker, h *fileHost) {
 		c.Fail(at("host", "uplink", "rate"), fmt.Sprintf("%v is out of range", h.Uplink.Rate), "at most 1000Gbit")
 	}
 	checkTexts(c, h.Labels, "", "host")
+	for i, name := range h.Switches {
+		if !weirv1.ValidName(name) {
+			c.Fail(at("host", "switches", i), fmt.Sprintf("%q is not a name", config.Clip(name)), "the name of the switch's agent: 1 to 63 of a-z, 0-9 and -")
+		}
+	}
 	if d := h.Deadlines; d != nil {
 		families := newOnce(c, "version of IP")
 		for i, text := range d.Metadata {

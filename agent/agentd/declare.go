@@ -110,22 +110,35 @@ func (s *sockets) listen(vm law.VM) (*socket, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // the unit's UMask is 0077
 		return nil, err
 	}
-	path := filepath.Join(dir, socketFile)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	l, err := bindSocket(filepath.Join(s.dir, fmt.Sprintf("%d.new", vm)), filepath.Join(dir, socketFile))
+	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+	one := &socket{dir, newDeadlineServer(s.d.handler(vm), s.log)}
+	go func() { _ = one.server.Serve(netutil.LimitListener(l, declareConns)) }() // it ends with close
+	return one, nil
+}
+
+// bindSocket listens at path, whose directory a container may write to. The socket gets its mode under another name, which only this
+// process's user reaches, and is then moved to path. If it got its mode at path, the container could put a symbolic link there before,
+// and the file that this points at would get the mode.
+func bindSocket(private, path string) (*net.UnixListener, error) {
+	if err := os.Remove(private); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: private})
 	if err != nil {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // another process may have taken over
 	// Any user of the container may declare: the directory above keeps everybody else out.
-	if err := os.Chmod(path, 0o666); err != nil {
-		return nil, errors.Join(err, l.Close())
+	if err = os.Chmod(private, 0o666); err == nil {
+		err = os.Rename(private, path)
 	}
-	one := &socket{dir, newDeadlineServer(s.d.handler(vm), s.log)}
-	go func() { _ = one.server.Serve(netutil.LimitListener(l, declareConns)) }() // it ends with close
-	return one, nil
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(private))
+	}
+	return l, nil
 }
 
 func newDeadlineServer(h http.Handler, log *slog.Logger) *http.Server {

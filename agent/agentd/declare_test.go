@@ -3,6 +3,7 @@ package agentd
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weir/deadline"
 	"weir/law"
@@ -133,6 +136,63 @@ func TestDeclare_DirectoriesStay(t *testing.T) {
 	next.end(true)
 	if !there("") {
 		t.Error("the operator's directory is gone")
+	}
+}
+
+// A container can write to the directory of its VM. So the socket comes there with its mode: nothing is made or changed by its name
+// there, where the container could put a symbolic link to another file.
+func TestDeclare_SocketComesWithItsMode(t *testing.T) {
+	top, err := os.MkdirTemp("", "dl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(top)
+	other := filepath.Join(top, "other")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(top, "1")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.Symlink(other, filepath.Join(dir, socketFile))); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_ATTRIB|unix.IN_MOVED_TO); err != nil {
+		t.Fatal(err)
+	}
+	d, _ := newDeclarers(quotas(), 0)
+	s := newSockets(top, d, slog.New(slog.DiscardHandler))
+	one, err := s.listen(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.close()
+	var seen []uint32 // of the names in the directory
+	events := make([]byte, 4096)
+	n, err := unix.Read(fd, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for events = events[:n]; len(events) > 0; {
+		mask, name := binary.NativeEndian.Uint32(events[4:]), binary.NativeEndian.Uint32(events[12:])
+		if events = events[unix.SizeofInotifyEvent+name:]; name > 0 {
+			seen = append(seen, mask)
+		}
+	}
+	if !slices.Equal(seen, []uint32{unix.IN_MOVED_TO}) {
+		t.Errorf("the directory saw %#x, want one file moved to it", seen)
+	}
+	if i, err := os.Lstat(filepath.Join(dir, socketFile)); err != nil || i.Mode() != fs.ModeSocket|0o666 {
+		t.Errorf("%v, %v", i.Mode(), err)
+	}
+	if i, err := os.Stat(other); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("the file behind the link: %v, %v", i.Mode(), err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(top, "*.new")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

@@ -35,6 +35,7 @@ type fileHost struct {
 	Number    law.Host                  `json:"number" jsonschema:"required,minimum=1,maximum=4294967295" jsonschema_description:"number of this host for laws and policies"`
 	Uplink    fileUplink                `json:"uplink" jsonschema:"required" jsonschema_description:"port to the network"`
 	Labels    map[string]string         `json:"labels,omitempty" jsonschema_description:"labels that policies select this host by, such as {rack: r1}"`
+	Switches  []string                  `json:"switches,omitempty" jsonschema:"maxItems=16" jsonschema_description:"names of the agents of the switches that this host is connected to. Of their ports with this host as peer, guarantees here must fit into the sum. Other switches cannot limit guarantees here (default: none)"`
 	Messages  string                    `json:"messages,omitempty" jsonschema:"enum=bus,enum=in-band,enum=ip-143,enum=ip-id" jsonschema_description:"in-band: grants come in Ethernet frames to the uplink, with the key frames.key in bus.keys; ip-143: in IP packets of that protocol; ip-id: marks, in their identification. All else comes by the bus (default: bus)"`
 	PauseZero bool                      `json:"pause_zero,omitempty" jsonschema_description:"true: a pause writes a window of 0, and the sender then waits for its persist timer. false: the least window (default: false)"`
 	Laws      map[string]map[string]any `json:"laws,omitempty" jsonschema:"maxProperties=1" jsonschema_description:"law whose half at hosts runs here: its name, with the parameters that it has at the controller (default: none)"`
@@ -93,7 +94,7 @@ type filePort struct {
 	Rate   law.Rate          `json:"rate,omitempty" jsonschema_description:"rate of the port for laws (default: that of its tbf or htb)"`
 	Buffer law.Bytes         `json:"buffer,omitempty" jsonschema_description:"buffer of the port for laws, below 4.29GB (default: that of its tbf or htb)"`
 	RTT    law.Duration      `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, for the laws of policies, up to 1s (default: 250us)"`
-	Peer   string            `json:"peer,omitempty" jsonschema:"maxLength=63,pattern=^[a-z0-9][a-z0-9-]*$" jsonschema_description:"name of the agent of the host that the port leads to: guarantees there must fit into the port (default: none)"`
+	Peer   string            `json:"peer,omitempty" jsonschema:"maxLength=63,pattern=^[a-z0-9][a-z0-9-]*$" jsonschema_description:"name of the agent of the host that the port leads to. Guarantees there must fit into the port, if the host names this agent in host.switches (default: none)"`
 	Labels map[string]string `json:"labels,omitempty" jsonschema_description:"labels that policies select by, such as {rack: r1}"`
 }
 
@@ -169,6 +170,7 @@ type Host struct {
 	Deadlines *Deadlines // nil: programs cannot declare any
 	VMs       []VM
 	Labels    map[string]string
+	Switches  []string // names of the agents of the switches that it is connected to
 }
 
 // Peer is another host, with which marks are exchanged.
@@ -225,7 +227,7 @@ func (f *File) config() *Config {
 		Bus: Bus{URLs: f.Bus.URLs, Keys: f.Bus.Keys, Buckets: f.Bus.Buckets},
 	}
 	if h := f.Host; h != nil {
-		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Laws: h.Laws, Labels: h.Labels}
+		c.Host = &Host{Number: h.Number, Uplink: h.Uplink.Port, Rate: h.Uplink.Rate, PauseZero: h.PauseZero, Laws: h.Laws, Labels: h.Labels, Switches: h.Switches}
 		if inband.Named(h.Messages) {
 			c.Host.Frames = inband.Form(h.Messages)
 		}

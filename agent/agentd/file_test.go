@@ -173,6 +173,7 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"switch.sources.*.vm":          {strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 2, addresses: [10.0.0.1]}]", 1), strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 1, addresses: [10.0.0.1]}]", 1), ""},
 	"switch.sources.*.addresses":   {strings.Replace(plainSwitch, "number: 3", "number: 3, sources: [{vm: 2, addresses: [10.0.0.1]}]", 1), plainSwitch, ""},
 	"host.labels":                  {strings.Replace(plainHost, "number: 7", "number: 7, labels: {rack: r1}", 1), plainHost, "bypolicy_real_test.go TestInventory_OfTheMachine"},
+	"host.switches":                {strings.Replace(plainHost, "number: 7", "number: 7, switches: [tor1]", 1), plainHost, "bypolicy_real_test.go TestInventory_OfTheMachine"},
 	"switch.laws":                  {strings.Replace(plainSwitch, "number: 3", "number: 3, laws: policy", 1), plainSwitch, "bypolicy_real_test.go TestLawsByPolicy"},
 	"switch.ports.*.rate":          {strings.Replace(plainSwitch, "number: 1", "number: 1, rate: 1Gbit", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},
 	"switch.ports.*.buffer":        {strings.Replace(plainSwitch, "number: 1", "number: 1, buffer: 1MB", 1), plainSwitch, "bypolicy_real_test.go TestInventory_OfTheMachine"},

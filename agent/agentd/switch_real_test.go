@@ -146,6 +146,16 @@ func TestReload_Ports(t *testing.T) {
 	m.until("d0 is waited for", func(s *agentd.Status) bool { return strings.Contains(s.Switch.Ports[1].Off, "waiting for it") })
 	m.dummy(true)
 	testnet.Until(t, "the controller knows d0", func() bool { return len(m.ports()) == 2 })
+	// d1 has no queue, so this reload is refused. Afterwards the agent still reports arrivals, which the refused file does not ask for.
+	refused := strings.ReplaceAll(file, "interval: 5ms", "signals: [marks]")
+	refused = strings.Replace(refused, "number: 2}\n", "number: 2}\n    - {port: d1, number: 4}\n", 1)
+	if got := m.reload(refused); !strings.Contains(got.Refused, "port d1") {
+		t.Errorf("%+v", got)
+	}
+	arrivals := func(e *weirv1.Events) bool { return len(e.GetArrivals()) > 0 }
+	last := m.newest(arrivals).GetOrigin().GetSequence()
+	m.Path(0).NewStreams(t, testnet.PeerIPv4(0), 1)
+	testnet.Until(t, "a new connection is reported", func() bool { return m.newest(arrivals).GetOrigin().GetSequence() > last })
 	if got := m.reload(strings.ReplaceAll(file, "interval: 5ms", "signals: [marks]")); got.Refused != "" {
 		t.Errorf("%+v", got)
 	}

@@ -202,6 +202,7 @@ func (r *switchRole) forget(cfg *Switch) {
 func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]string, error) {
 	was := r.cfg
 	if r.t != nil {
+		replaced := false
 		if was.Idle != next.Idle || !slices.Equal(was.Signals, next.Signals) || len(next.Ports) > r.room {
 			room := len(next.Ports) + spare
 			t, err := open(next, room)
@@ -209,6 +210,7 @@ func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]
 				return nil, err
 			}
 			r.replace(t, room, next.Signals)
+			replaced = true
 		}
 		var errs []error
 		wrong := r.apply(next, devices)
@@ -218,9 +220,7 @@ func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]
 			}
 		}
 		if err := errors.Join(errs...); err != nil {
-			for who, why := range r.apply(was, devices) {
-				r.log.Warn("after the refused reload", "of", who, "reason", why)
-			}
+			r.restore(was, devices, replaced)
 			return nil, err
 		}
 		r.wrong.report(wrong)
@@ -242,6 +242,26 @@ func (r *switchRole) become(next *Switch, devices map[string]switchd.Device) ([]
 		changes = append(changes, "sources: changed")
 	}
 	return changes, nil
+}
+
+// restore continues with the configuration before a refused reload. replaced: the tables have the refused signals, or its idle time.
+func (r *switchRole) restore(was *Switch, devices map[string]switchd.Device, replaced bool) {
+	if replaced {
+		room := len(was.Ports) + spare
+		t, err := open(was, room)
+		if err != nil { // follow tries again
+			r.log.Warn("after the refused reload: no telemetry", "reason", remedy(err))
+			if err := r.end(); err != nil {
+				r.log.Warn("cannot detach the telemetry", "error", err)
+			}
+			r.attached, r.again, r.failed = map[uint32]attachedPort{}, retry{}, remedy(err)
+			return
+		}
+		r.replace(t, room, was.Signals)
+	}
+	for who, why := range r.apply(was, devices) {
+		r.log.Warn("after the refused reload", "of", who, "reason", why)
+	}
 }
 
 // isMissing reports whether a port does not exist. It is waited for.

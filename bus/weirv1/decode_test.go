@@ -188,6 +188,8 @@ func rows() []row {
 	evt("rate of the uplink", "an uplink of", func(m *Events) { m.Inventory.Hypervisor.Rate = MaxRate + 1 })
 	evt("address of the uplink", "0102 is no address of a device", func(m *Events) { m.Inventory.Hypervisor.Frames = []byte{1, 2} })
 	evt("group address of the uplink", "is no address of a device", func(m *Events) { m.Inventory.Hypervisor.Frames = []byte{1, 2, 3, 4, 5, 6} })
+	evt("switch of a host", "no agent's name", func(m *Events) { m.Inventory.Hypervisor.Switches = []string{"tor1", "a.b"} })
+	evt("17 switches of a host", "17 switches", func(m *Events) { m.Inventory.Hypervisor.Switches = make([]string, MaxSwitches+1) })
 	evt("label of a host", "of printable UTF-8", func(m *Events) { m.Inventory.Hypervisor.Labels["rack"] = "\x1b[2J" })
 	evt("a host with laws", "a host with ports", func(m *Events) { m.Inventory.Laws = []string{"fairq"} })
 	evt("257 ports with problems", "257 ports with problems", func(m *Events) {

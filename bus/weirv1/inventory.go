@@ -122,12 +122,17 @@ func (x *Inventory) check(host bool) error {
 	case len(x.GetHypervisor().GetFramesForm()) > MaxText:
 		return errors.New("the form of frames is too long")
 	}
-	if err := errors.Join(atMost("laws", x.GetLaws(), MaxPortLaws), CheckTexts(x.GetHypervisor().GetLabels())); err != nil {
+	if err := errors.Join(atMost("laws", x.GetLaws(), MaxPortLaws), atMost("switches", x.GetHypervisor().GetSwitches(), MaxSwitches), CheckTexts(x.GetHypervisor().GetLabels())); err != nil {
 		return err
 	}
 	for _, l := range x.GetLaws() {
 		if !ValidName(l) {
 			return errors.New("not the name of a law")
+		}
+	}
+	for _, s := range x.GetHypervisor().GetSwitches() {
+		if !ValidName(s) {
+			return errors.New("a switch of a host has no agent's name")
 		}
 	}
 	for _, p := range x.GetPorts() {

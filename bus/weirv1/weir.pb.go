@@ -729,6 +729,7 @@ type Hypervisor struct {
 	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Frames        []byte                 `protobuf:"bytes,3,opt,name=frames,proto3" json:"frames,omitempty"`                           // MAC address of its uplink, if it takes commands in frames; empty: it does not
 	FramesForm    string                 `protobuf:"bytes,4,opt,name=frames_form,json=framesForm,proto3" json:"frames_form,omitempty"` // of these frames: in-band (also if it is empty), ip-143 or ip-id
+	Switches      []string               `protobuf:"bytes,5,rep,name=switches,proto3" json:"switches,omitempty"`                       // names of the agents of the switches that it is connected to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +790,13 @@ func (x *Hypervisor) GetFramesForm() string {
 		return x.FramesForm
 	}
 	return ""
+}
+
+func (x *Hypervisor) GetSwitches() []string {
+	if x != nil {
+		return x.Switches
+	}
+	return nil
 }
 
 type SwitchPort struct {
@@ -2682,14 +2690,15 @@ const file_weir_proto_rawDesc = "" +
 	"\x04laws\x18\x06 \x03(\tR\x04laws\x123\n" +
 	"\n" +
 	"hypervisor\x18\a \x01(\v2\x13.weir.v1.HypervisorR\n" +
-	"hypervisor\"\xcd\x01\n" +
+	"hypervisor\"\xe9\x01\n" +
 	"\n" +
 	"Hypervisor\x12\x12\n" +
 	"\x04rate\x18\x01 \x01(\x04R\x04rate\x127\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1f.weir.v1.Hypervisor.LabelsEntryR\x06labels\x12\x16\n" +
 	"\x06frames\x18\x03 \x01(\fR\x06frames\x12\x1f\n" +
 	"\vframes_form\x18\x04 \x01(\tR\n" +
-	"framesForm\x1a9\n" +
+	"framesForm\x12\x1a\n" +
+	"\bswitches\x18\x05 \x03(\tR\bswitches\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x01\n" +

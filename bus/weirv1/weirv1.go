@@ -44,6 +44,7 @@ const (
 	maxVersion   = 128  // bytes
 	MaxSettings  = 64   // of a plan
 	MaxParams    = 4096 // bytes of a law's parameters
+	MaxSwitches  = 16   // that a host is connected to
 	MaxPortLaws  = 8    // at one port, and names of laws that an agent has
 	MaxStates    = 256  // ports whose laws do not hold completely
 	MaxReason    = 256  // bytes

@@ -47,3 +47,6 @@ func (h *Host) OwnersToSweep(tb testing.TB) bool {
 
 // Spend takes changes of classes from the budget.
 func (h *Host) Spend(changes int) { h.limiter.budget -= float64(changes) }
+
+// Abandon does what Open does when it fails at its end.
+func (h *Host) Abandon() error { return h.abandon() }

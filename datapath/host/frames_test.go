@@ -206,6 +206,30 @@ func TestClamp_PauseZero(t *testing.T) {
 	r.towards(t, &k, frames.ACK, 60000, 0, limited)
 }
 
+// SE-6: a window for a flow ends its owner's pause at once, also one without a limit. Before, the flow stayed paused until the
+// lease of the pause had ended and its window was released.
+func TestSE6_WindowEndsThePause(t *testing.T) {
+	r := newRig(t, host.Config{PauseZero: true})
+	if err := r.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	k := talk{name: "pause of a flow", vmPort: 4100, vmSYN: scale7, peerTo: scale7}
+	r.shake(t, &k)
+	key := law.Key{Pair: law.Pair{VM: 1}, Flow: flowOf(&k)}
+	for _, x := range []struct {
+		kind  law.Kind
+		value uint64
+		field uint16
+		why   host.Stats
+	}{
+		{law.PauseGrant, 0, 0, limited}, {law.WindowGrant, 20000, 157, limited}, // ceil(20000 / 128)
+		{law.PauseGrant, 0, 0, limited}, {law.WindowGrant, 1 << 26, 60000, ungranted},
+	} {
+		set(t, r.Host, law.Grant{Owner: 1, Kind: x.kind, Key: key, Value: x.value, Lease: time.Minute})
+		r.towards(t, &k, frames.ACK, 60000, x.field, x.why)
+	}
+}
+
 // A packet without a TCP segment passes unchanged and is counted as such.
 func TestClamp_OtherTraffic(t *testing.T) {
 	r := newRig(t, host.Config{})

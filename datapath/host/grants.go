@@ -50,7 +50,8 @@ func (x *indexes) give(i uint32) { x.free = append(x.free, i) }
 // SetGrant sets one grant, as SetGrants does.
 func (h *Host) SetGrant(g law.Grant) error { return h.SetGrants([]law.Grant{g}) }
 
-// SetGrants sets grants, or replaces those of the same owner, kind and key. A grant is valid until its lease or its owner's
+// SetGrants sets grants, or replaces those of the same owner, kind and key. For a flow, a window also replaces the owner's pause,
+// and a pause its window. A grant is valid until its lease or its owner's
 // heartbeat ends; a lease of 0 releases it from now on. At most MaxLease. Keys: the VM alone, with Peer, or with Flow (Src is
 // the VM's). A rate is for a VM alone; its class is changed at once, or by a later Sweep if many change. Grants that are
 // refused are in the error, which joins a *Refused for each; the others are set. A grant is refused for an unknown VM, for an owner without a heartbeat, for a
@@ -155,7 +156,15 @@ type grant = struct {
 	Flags     uint32
 }
 
-// put sets a grant among those of one key. The kernel reads them up to the first that is not set.
+// putFlow sets a grant among those of a flow. A window ends the pause of its owner, and a pause its window: the law says with each
+// grant what the flow may send from now on.
+func putFlow(all *hostGrants, set grant, now uint64) error {
+	clearEnded(all, func(g *grant) bool { return g.Owner == set.Owner && g.Flags != set.Flags })
+	return put(all, set, now)
+}
+
+// put sets a grant among those of one key. It replaces the owner's grant of the same kind. The kernel reads them up to the first
+// that is not set.
 func put(all *hostGrants, set grant, now uint64) error {
 	at := -1
 	for i := range all.Grant {
@@ -200,6 +209,10 @@ type table interface {
 // makes connections look the key up.
 func setKey[K comparable](h *Host, v *vm, t table, known map[K]*keyed, key K, set grant, now uint64) error {
 	var all hostGrants
+	put := put
+	if _, flow := any(key).(hostHostFlow); flow {
+		put = putFlow
+	}
 	k := known[key]
 	if k != nil {
 		if err := h.maps.Keyed.Lookup(k.index, &all); err != nil {

@@ -3,6 +3,7 @@ package host_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -61,15 +62,13 @@ func guestRows() []guestRow {
 	passes := host.Stats{Relaxed: 1}
 	mac, ip := host.Stats{SpoofedMAC: 1}, host.Stats{SpoofedIP: 1}
 	control, malformed := host.Stats{Control: 1}, host.Stats{Malformed: 1}
-	return []guestRow{
+	return append(bareRows(), []guestRow{
 		{"UDP", frames.Packet(mine, v4, frames.UDP, data), passes},
 		{"UDP, IPv6", frames.Packet(mine, v6, frames.UDP, data), passes},
 		{"UDP, tagged", frames.Packet(tagged, v4, frames.UDP, data), passes},
 		{"UDP, IPv6, extension headers", frames.Packet(mine, extended, frames.UDP, data), passes},
 		{"UDP, IPv6, six extension headers", frames.Packet(mine, longest, frames.UDP, data), passes},
 		{"a later fragment", frames.Packet(mine, later, frames.UDP, data), passes},
-		{"DHCP", frames.Packet(mine, frames.IP{From: netip.MustParseAddr("0.0.0.0"), To: peerIPv4}, frames.UDP, data), passes},
-		{"duplicate address detection", frames.Packet(mine, frames.IP{From: netip.IPv6Unspecified(), To: peerIPv6}, 58, data), passes},
 		{"ARP", arp(mine, vmMAC, vmIPv4), passes},
 		{"ARP probe", arp(mine, vmMAC, netip.MustParseAddr("0.0.0.0")), passes},
 		{"another EtherType", typed(mine, 0x88cc), passes},
@@ -97,7 +96,42 @@ func guestRows() []guestRow {
 		{"a long chain of extension headers", frames.Packet(mine, hidden, 143, data), malformed},
 		{"three tags", typed(three, frames.TypeIPv4), malformed},
 		{"ARP of another kind", typed(mine, 0x0806), malformed},
+	}...)
+}
+
+// bareRows are packets that VM 1 sends from the unspecified address. Nobody is accountable for them.
+func bareRows() (rows []guestRow) {
+	mine, passes, spoofed := frames.Link{Dst: peerMAC, Src: vmMAC}, host.Stats{Relaxed: 1}, host.Stats{SpoofedIP: 1}
+	all4, all6, solicited := netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("ff02::16"), netip.MustParseAddr("ff02::1:ff00:1")
+	row := func(name string, ip frames.IP, protocol byte, head []byte, want host.Stats) {
+		ip.From = netip.IPv4Unspecified()
+		if ip.To.Is6() {
+			ip.From = netip.IPv6Unspecified()
+		}
+		rows = append(rows, guestRow{"from the unspecified address: " + name, frames.Packet(mine, ip, protocol, append(head, make([]byte, 40)...)), want})
 	}
+	udp := func(from, to uint16) []byte { return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, from), to) }
+	row("DHCP", frames.IP{To: all4, TOS: 0x10}, frames.UDP, udp(68, 67), passes)
+	row("DHCP to a host", frames.IP{To: peerIPv4}, frames.UDP, udp(68, 67), spoofed)
+	row("DHCP with ECN", frames.IP{To: all4, TOS: 2}, frames.UDP, udp(68, 67), spoofed)
+	row("DHCP, first fragment", frames.IP{To: all4, Fragment: 0x2000}, frames.UDP, udp(68, 67), spoofed)
+	row("DHCP, later fragment", frames.IP{To: all4, Fragment: 9}, frames.UDP, udp(68, 67), spoofed)
+	row("UDP to another port", frames.IP{To: all4}, frames.UDP, udp(68, 9), spoofed)
+	row("UDP from another port", frames.IP{To: all4}, frames.UDP, udp(9, 67), spoofed)
+	row("TCP", frames.IP{To: peerIPv4}, frames.TCP, udp(68, 67), spoofed)
+	router := []frames.Extension{{Kind: frames.HopByHop}}
+	for _, kind := range []byte{131, 132, 133, 135, 143} {
+		row("ICMPv6 "+fmt.Sprint(kind), frames.IP{To: all6, Extensions: router}, 58, []byte{kind}, passes)
+		row("ICMPv6 to a host "+fmt.Sprint(kind), frames.IP{To: peerIPv6}, 58, []byte{kind}, spoofed)
+	}
+	row("duplicate address detection", frames.IP{To: solicited}, 58, []byte{135}, passes)
+	row("duplicate address detection with ECN", frames.IP{To: solicited, TOS: 1}, 58, []byte{135}, spoofed)
+	row("duplicate address detection in a fragment", frames.IP{To: solicited, Extensions: []frames.Extension{{Kind: frames.Fragment}}}, 58, []byte{135}, spoofed)
+	row("echo request", frames.IP{To: all6}, 58, []byte{128}, spoofed)
+	row("neighbour advertisement", frames.IP{To: all6}, 58, []byte{136}, spoofed)
+	row("DHCPv6", frames.IP{To: netip.MustParseAddr("ff02::1:2")}, frames.UDP, udp(546, 547), spoofed)
+	row("UDP, IPv6", frames.IP{To: peerIPv6}, frames.UDP, udp(68, 67), spoofed)
+	return rows
 }
 
 // Packets that a VM may not send are dropped and counted, at the uplink and at the port of another VM. All others pass
@@ -131,6 +165,33 @@ func TestGuest_Table(t *testing.T) {
 		if verdict, _, _ := run(t, r.up, in, r.vm2, 0); verdict != want {
 			t.Errorf("10.0.0.%d of VM 2: returned %d", last, int32(verdict))
 		}
+	}
+}
+
+// A VM is active by what it sends and what passes. A flood of packets that are dropped does not make it active.
+func TestSent_CountsWhatPasses(t *testing.T) {
+	r := newRig(t, host.Config{Rate: 1e9})
+	sent := func() uint64 {
+		all := map[law.VM]uint64{}
+		if err := r.Sent(all); err != nil {
+			t.Fatal(err)
+		}
+		return all[1]
+	}
+	passed := uint64(0)
+	for _, row := range guestRows() {
+		run(t, r.up, row.in, r.vm1, 0)
+		if passed += row.want.Relaxed; sent() != passed {
+			t.Fatalf("%s: %d packets, want %d", row.name, sent(), passed)
+		}
+	}
+	if err := r.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	set(t, r.Host, law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 50e6, Lease: time.Minute})
+	in := frames.Packet(frames.Link{Dst: peerMAC, Src: vmMAC}, frames.IP{From: vmIPv4, To: peerIPv4}, frames.UDP, make([]byte, 40))
+	if run(t, r.up, in, r.vm1, 0); sent() != passed+1 {
+		t.Errorf("in its class: %d packets, want %d", sent(), passed+1)
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 	MaxVMs       = 4096
 	MaxAddresses = 16
 	Owners       = 8 // law.Owner is below this
-	GrantsAKey   = 4 // grants for the same VM, pair or flow; a window and a pause of one owner are two
+	GrantsAKey   = 4 // grants for the same VM, pair or flow; a window and a pause of one owner are two, but for a flow one
 
 	// OwnerLease is how long an owner's grants are valid after its last Heartbeat, and HeartbeatInterval how often the owner
 	// should call it.
@@ -90,6 +90,7 @@ type Host struct {
 	maps    *hostMaps
 	cookie  uint64 // of the uplink's namespace
 	pins    *attach.Pins
+	found   bool // an earlier process's links are in Pin
 	uplink  *attached
 	program *ebpf.Program // of all VMs' ports
 	vms     map[law.VM]*vm
@@ -119,7 +120,8 @@ var ErrClosed = errors.New("the host is closed")
 func Check() error { return attach.CheckAll(attach.QueueProbes()) }
 
 // Open attaches the uplink's program and opens the tables, or continues with those pinned in c.Pin: their VMs are then known,
-// and AddVM replaces their programs without a gap. Errors: *UplinkBusy, *attach.Busy, *attach.OtherSchema,
+// and AddVM replaces their programs without a gap. An earlier process's HTB is removed if there is no rate now, and so is what it had
+// at another uplink. Errors: *UplinkBusy, *attach.Busy, *attach.OtherSchema,
 // *attach.MissingFeature, attach.ErrPermission, or the kernel's. After an error nothing new stays attached.
 func Open(c Config) (*Host, error) {
 	if err := c.complete(); err != nil {
@@ -182,6 +184,7 @@ func (h *Host) open() (err error) {
 	if h.pins, err = attach.ReadPins(c.Pin); err != nil {
 		return err
 	}
+	h.found = len(h.pins.Links) > 0
 	if h.maps, err = h.source.openMaps(); err != nil {
 		return err
 	}
@@ -202,7 +205,37 @@ func (h *Host) open() (err error) {
 	if h.program, err = h.source.loadVM(h.maps); err != nil {
 		return err
 	}
-	return h.attachUplink()
+	if err = h.attachUplink(); err != nil {
+		return err
+	}
+	return h.leaveEarlier()
+}
+
+// leaveEarlier removes what an earlier process with another configuration left: the HTB of an uplink that has no rate now, and program
+// and HTB of another uplink. An HTB in a namespace other than the uplink's is out of reach.
+func (h *Host) leaveEarlier() error {
+	if h.cfg.Rate == 0 {
+		if err := removeLimiter(h.cfg.Uplink); err != nil {
+			return err
+		}
+	}
+	for name, l := range h.pins.Links {
+		cookie, ifindex, id, ok := attach.ParsePortPin(filepath.Base(l.Path))
+		if !ok || id != uplinkID {
+			continue
+		}
+		if err := l.Remove(); err != nil {
+			return fmt.Errorf("leave the uplink before: %w", err)
+		}
+		delete(h.pins.Links, name)
+		if cookie != h.cookie {
+			continue
+		}
+		if err := removeLimiter(attach.PortRef{Name: fmt.Sprintf("the uplink before (ifindex %d)", ifindex), Ifindex: ifindex, Enter: h.cfg.Uplink.Enter}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // beginControl sets the layout's version and the seed of the keys of connections, unless the tables have them.
@@ -367,7 +400,11 @@ func (h *Host) abandon() error {
 	if h.limiter != nil && !h.limiter.found {
 		errs = append(errs, h.limiter.remove())
 	}
-	fresh := h.pins != nil && len(h.pins.Links) == 0 && len(h.vms) == 0
+	fresh := h.pins != nil && !h.found && len(h.vms) == 0
+	if fresh {
+		errs = append(errs, h.uplink.detach())
+		h.uplink = nil
+	}
 	if fresh && h.cfg.Pin != "" && h.lock != nil {
 		if _, err := os.Stat(filepath.Join(h.cfg.Pin, hostMapControls)); err == nil {
 			errs = append(errs, attach.RemoveTables(h.cfg.Pin), attach.RemovePinDir(h.cfg.Pin))

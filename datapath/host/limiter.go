@@ -83,6 +83,22 @@ func openLimiter(p attach.PortRef, bps uint64) (l *limiter, err error) {
 	return l, nil
 }
 
+// removeLimiter removes this package's HTB from a port that has one. Any other queue discipline stays.
+func removeLimiter(p attach.PortRef) error {
+	l := &limiter{port: p}
+	err := p.In(func() (err error) {
+		if l.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return fmt.Errorf("open netlink: %w", err)
+		}
+		return l.remove()
+	})
+	l.close()
+	if errors.As(err, new(*UplinkBusy)) {
+		return nil
+	}
+	return err
+}
+
 // find reports whether the root is this package's HTB. A queue discipline that the kernel made by itself has no handle, and is
 // replaced; the kernel puts it back when the HTB is removed.
 func (l *limiter) find() (bool, error) {

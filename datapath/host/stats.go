@@ -119,7 +119,8 @@ func (h *Host) Limited(vm law.VM) (uint64, bool) {
 	return n, true
 }
 
-// Sent appends how many packets each VM has sent so far, as they are on the wire, to out. It costs one lookup a VM.
+// Sent adds to out how many packets of each VM have passed so far, as they are on the wire. Packets that are dropped because a VM may not
+// send them do not count: they must not make a VM active. It costs one lookup a VM.
 func (h *Host) Sent(out map[law.VM]uint64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +133,7 @@ func (h *Host) Sent(out map[law.VM]uint64) error {
 		}
 		n := uint64(0)
 		for i := range h.cpus {
-			n += h.cpus[i].Sent
+			n += h.cpus[i].Relaxed + h.cpus[i].InClass
 		}
 		out[v.number] = n
 	}

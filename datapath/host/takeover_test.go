@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"weir/datapath/attach"
 	"weir/datapath/host"
 	"weir/datapath/testnet"
@@ -115,6 +117,116 @@ func TestHost_OtherNamespace(t *testing.T) {
 	}
 	if err := second.Purge(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A process that takes over without a rate, or at another uplink, removes the HTB and the program of the one before. A queue discipline
+// that is not Weir's stays.
+func TestHost_TakeOverLeavesNothing(t *testing.T) {
+	for _, row := range []struct {
+		name         string
+		other        bool // uplink
+		foreign      bool // the operator puts a queue of its own in the HTB's place meanwhile
+		rate         law.Rate
+		before, then string // queues at the uplink before and at the one now
+	}{
+		{"without a rate", false, false, 0, "", "noqueue"},
+		{"without a rate, with another queue", false, true, 0, "", "pfifo"},
+		{"another uplink", true, false, 100e6, "noqueue", "htb"},
+		{"another uplink without a rate", true, false, 0, "noqueue", "noqueue"},
+		{"another uplink, and another queue at the one before", true, true, 0, "pfifo", "noqueue"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "host")
+			n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
+			first, err := host.Open(host.Config{Uplink: n.Uplink, Rate: 200e6, Pin: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(t, first, n, 0)
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
+			now := n.Uplink
+			n.Host.Must(t, func() error {
+				if row.foreign {
+					htb := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: n.Uplink.Ifindex, Parent: netlink.HANDLE_ROOT, Handle: 0x57480000})
+					own := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: n.Uplink.Ifindex, Parent: netlink.HANDLE_ROOT, Handle: 0x10000}, QdiscType: "pfifo"}
+					if err := errors.Join(netlink.QdiscDel(htb), netlink.QdiscAdd(own)); err != nil {
+						return err
+					}
+				}
+				if !row.other {
+					return nil
+				}
+				if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "other0"}, PeerName: "other1"}); err != nil {
+					return err
+				}
+				l, err := netlink.LinkByName("other0")
+				if err != nil {
+					return err
+				}
+				now = attach.PortRef{Name: "other0", Ifindex: l.Attrs().Index, Enter: n.Uplink.Enter}
+				return nil
+			})
+			second, err := host.Open(host.Config{Uplink: now, Rate: row.rate, Pin: dir, TakeOver: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = second.Purge() })
+			add(t, second, n, 0)
+			if row.other && testnet.AttachedTo(t, n.Uplink) != 0 {
+				t.Error("the uplink before has a program")
+			}
+			if q := testnet.Queue(t, n.Uplink); row.other && q.Kind != row.before {
+				t.Errorf("the uplink before has %s, want %s", q.Kind, row.before)
+			}
+			if q := testnet.Queue(t, now); q.Kind != row.then || testnet.AttachedTo(t, now) != 1 || testnet.AttachedTo(t, n.Ports[0]) != 1 {
+				t.Errorf("the uplink has %s, want %s, and a program at each port", q.Kind, row.then)
+			}
+		})
+	}
+}
+
+// An Open that fails after it took the uplink's link leaves an earlier process's tables: the programs go on with them.
+func TestHost_AbandonKeepsTables(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "host")
+	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
+	c := host.Config{Uplink: n.Uplink, Pin: dir}
+	first, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(testnet.Pinned(t, dir))
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if left := testnet.Pinned(t, dir); len(left) != before || testnet.AttachedTo(t, n.Uplink) != 1 {
+		t.Errorf("%d pins before, left: %v", before, left)
+	}
+	third, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Purge(); err != nil {
+		t.Fatal(err)
+	}
+	fourth, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fourth.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if left := testnet.Pinned(t, dir); len(left) != 0 || testnet.AttachedTo(t, n.Uplink) != 0 {
+		t.Errorf("an Open that fails leaves what it made: %v", left)
 	}
 }
 

@@ -57,6 +57,11 @@ func TestVMECN_Table(t *testing.T) {
 		if _, out, _ := run(t, r.up, udp, r.vm1, 0); !bytes.Equal(out, want) {
 			t.Errorf("mode %q, UDP:\n got  %x\n want %x", mode, out, want)
 		}
+		for _, row := range bareRows() { // of no VM: no switch may mark them
+			if verdict, out, _ := run(t, r.up, row.in, r.vm1, 0); verdict == bpftest.TCXNext && !bytes.Equal(out, row.in) {
+				t.Errorf("mode %q, %s: it was changed", mode, row.name)
+			}
+		}
 		other := arp(frames.Link{Dst: peerMAC, Src: vmMAC}, vmMAC, vmIPv4)
 		if _, out, _ := run(t, r.up, other, r.vm1, 0); !bytes.Equal(out, other) {
 			t.Errorf("mode %q: ARP was changed", mode)

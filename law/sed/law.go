@@ -82,11 +82,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 	l.why.what = nothing
 	switch e := e.(type) {
 	case *inventory.Switch:
-		for i := range e.Ports {
-			if at := l.portOf(law.Port{Switch: e.At, N: e.Ports[i].N}); at != nil {
-				at.rate = float64(e.Ports[i].Rate) / 8
-			}
-		}
+		return l.rates(now, e, out)
 	case *inventory.Host:
 		l.guests.Set(e.At, e.VMs)
 	case *inventory.HostLeft:
@@ -116,6 +112,48 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 	case *flows.Dropped:
 		return l.dropped(e, out)
 	}
+	return out
+}
+
+// rates takes the rates of a switch's ports. A port that is not in the list is removed. One without a rate limits nothing: its windows
+// cannot be allocated, and no later event would release those that it has.
+func (l *Law) rates(now time.Duration, e *inventory.Switch, out []law.Action) []law.Action {
+	listed := map[uint32]bool{}
+	for i := range e.Ports {
+		at := l.portOf(law.Port{Switch: e.At, N: e.Ports[i].N})
+		if at == nil {
+			continue
+		}
+		listed[at.at.N] = true
+		if at.rate = float64(e.Ports[i].Rate) / 8; at.rate == 0 {
+			out = l.release(now, at, out)
+		}
+	}
+	for _, at := range l.switches[e.At] {
+		if !listed[at.at.N] {
+			out = l.remove(now, at, out)
+		}
+	}
+	if l.switches[e.At] = slices.DeleteFunc(l.switches[e.At], func(at *port) bool { return !listed[at.at.N] }); len(listed) == 0 {
+		delete(l.switches, e.At)
+	}
+	return out
+}
+
+// release releases the windows of a port, whatever its state.
+func (l *Law) release(now time.Duration, at *port, out []law.Action) []law.Action {
+	was := at.limits()
+	at.congested, at.crowded = false, false
+	return l.changed(now, at, was, recovered, out)
+}
+
+// remove removes a port. Its flows stay in the table.
+func (l *Law) remove(now time.Duration, at *port, out []law.Action) []law.Action {
+	out = l.release(now, at, out)
+	for _, f := range at.flows {
+		f.places = slices.DeleteFunc(f.places, func(p place) bool { return p.at == at })
+	}
+	delete(l.ports, at.at)
 	return out
 }
 
@@ -235,13 +273,10 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 			f.sent, f.sentAt = s.Bytes, now
 		}
 	}
-	sweeps := now-l.swept >= time.Second
+	l.sweep(now)
 	for _, at := range l.switches[e.At] {
 		// A message may be lost: each report has the ports' states.
 		out = l.state(now, at, at.queue.Congested() || slices.Contains(e.Congested, at.at.N), out)
-		if sweeps {
-			l.sweep(now, at)
-		}
 		if out = l.crowd(now, at, out); at.limits() {
 			l.explain(again, at)
 			if l.p.Period > 0 {
@@ -250,9 +285,6 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 				out = l.renew(now, at, out)
 			}
 		}
-	}
-	if sweeps {
-		l.swept = now
 	}
 	return out
 }
@@ -293,6 +325,8 @@ func (l *Law) send(now time.Duration, f *flow, window int64, out []law.Action) [
 			l.counts.Unknown++
 			return out
 		}
+		l.leave(0)
+		l.ofVM[f.vm]++
 	}
 	paused := window == 0
 	if paused && !f.paused {
@@ -315,17 +349,12 @@ func (l *Law) send(now time.Duration, f *flow, window int64, out []law.Action) [
 // forget removes the ports of a switch. The windows of their flows are the others' then.
 func (l *Law) forget(now time.Duration, s law.Switch, out []law.Action) []law.Action {
 	for _, at := range l.switches[s] {
-		at.crowded = false
-		out = l.state(now, at, false, out)
-		for _, f := range at.flows {
-			f.places = slices.DeleteFunc(f.places, func(p place) bool { return p.at == at })
-		}
+		out = l.remove(now, at, out)
 		for _, f := range at.flows {
 			if len(f.places) == 0 {
 				l.end(f)
 			}
 		}
-		delete(l.ports, at.at)
 	}
 	delete(l.switches, s)
 	return out

@@ -280,9 +280,48 @@ func TestLimits(t *testing.T) {
 	if s.step(&flows.Ended{Flow: flowN(2)}); len(s.l.flows) != maxOfVM || len(s.l.ofVM) != 1 {
 		t.Errorf("%d flows, %d VMs", len(s.l.flows), len(s.l.ofVM))
 	}
-	s.step(&inventory.SwitchLeft{At: 1})
+	for n := range maxOfVM + 5 { // from sources that are no VM's
+		many.Src = netip.AddrPortFrom(netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 14: byte(n >> 8), 15: byte(n)}), 1)
+		s.step(&flows.Began{At: law.Port{Switch: 1, N: 1}, Flow: many})
+	}
+	if c := s.l.counts; c.TooMany != 10 || len(s.l.flows) != 2*maxOfVM {
+		t.Errorf("%+v, %d flows with those of no VM", c, len(s.l.flows))
+	}
+	s.step(&inventory.Host{At: 500, VMs: []inventory.VM{{Number: 500, Addresses: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("fe80::"), 128)}}}})
+	if s.l.Step(0, &flows.Congested{At: law.Port{Switch: 1, N: 1}, Now: true}, nil); s.l.ofVM[0] != maxOfVM-1 || s.l.ofVM[500] != 1 {
+		t.Errorf("a VM got known: %d flows of no VM, %d of it", s.l.ofVM[0], s.l.ofVM[500])
+	}
+	s.l.Step(0, &inventory.SwitchLeft{At: 1}, nil)
 	if len(s.l.flows) != 0 || len(s.l.ports) != 0 || len(s.l.ofVM) != 0 {
 		t.Errorf("%d flows, %d ports", len(s.l.flows), len(s.l.ports))
+	}
+}
+
+// A declaration makes a row only if it says something of a message. A row that no port has seen, or that another switch's ports have, is
+// removed when it is idle and its deadline has passed.
+func TestDeclared_RowsAreRemoved(t *testing.T) {
+	s := newScript(t, nil)
+	s.began(1)
+	s.step(&flows.Ended{At: law.Port{Switch: 1, N: 1}, Flow: flowN(1)})
+	s.declared(1, 0, 0) // the host takes the deadline back
+	if n := len(s.l.flows); n != 0 {
+		t.Errorf("%d rows of a flow that has ended", n)
+	}
+	s.declared(2, 50*ms, 1e6) // never begins
+	s.declared(3, 10*time.Second, 1e6)
+	s.step(&flows.Began{At: law.Port{Switch: 2, N: 1}, Flow: flowN(4)})
+	if s.now = 900 * ms; len(s.l.flows) != 3 {
+		t.Fatalf("%d rows", len(s.l.flows))
+	}
+	for s.now = time.Second; s.now <= 3*time.Second; s.now += 100 * ms {
+		s.step(&flows.Progress{At: 1})
+	}
+	if s.l.flows[flowN(2)] != nil || s.l.flows[flowN(3)] == nil || s.l.flows[flowN(4)] != nil || len(s.l.ofVM) != 1 {
+		t.Errorf("%d rows, of %d VMs; only the deadline of flow 3 is ahead", len(s.l.flows), len(s.l.ofVM))
+	}
+	s.now = 20 * time.Second // without switches
+	if s.declared(5, 50*ms, 1e6); len(s.l.flows) != 1 {
+		t.Errorf("%d rows after a declaration", len(s.l.flows))
 	}
 }
 
@@ -398,6 +437,42 @@ func TestFirst(t *testing.T) {
 	s.want("8 messages of 2000 bytes", s.began(1, 2, 3, 4, 5, 6, 7, 8), "8=free")
 	s = newScript(t, nil)
 	s.want("as printed", s.began(1, 2, 3, 4, 5, 6, 7, 8), "")
+}
+
+// A port without a rate, or that is not in the inventory any more, limits nothing. Before, its flows kept their windows for ever.
+func TestInventory_ReleasesPorts(t *testing.T) {
+	two := func(rate law.Rate) *inventory.Switch {
+		return &inventory.Switch{At: 1, Ports: []inventory.Port{{N: 1, Rate: rate}, {N: 2, Rate: gbit}}}
+	}
+	gone := &inventory.Switch{At: 1, Ports: []inventory.Port{{N: 2, Rate: gbit}}}
+	const limited = "1..5=13140"
+	for name, row := range map[string]struct {
+		first string
+		now   *inventory.Switch
+	}{
+		"crowded, without a rate":   {FirstBase, two(0)},
+		"crowded, gone":             {FirstBase, gone},
+		"congested, without a rate": {FirstOpen, two(0)},
+		"congested, gone":           {FirstOpen, gone},
+	} {
+		s := newScript(t, func(p *Params) { p.First = row.first })
+		s.began(1, 2, 3, 4, 5)
+		peak := &telemetry.Telemetry{At: 1, T: ms, Ports: []telemetry.Port{{N: 1, PeakBytes: 50_000}}}
+		if row.first == FirstOpen {
+			s.want(name, s.step(peak), limited)
+		}
+		s.want(name, s.step(row.now), "1..5=free")
+		s.want(name+": progress", s.step(&flows.Progress{At: 1, Sent: []flows.Sent{{Port: 1, Flow: flowN(1), Bytes: 1}}}), "")
+		if row.now == gone && (len(s.l.switches[1]) != 2 || s.l.ports[law.Port{Switch: 1, N: 1}].rate != 0 || len(s.l.flows) != 5) {
+			t.Errorf("%s: %d ports, %d flows", name, len(s.l.switches[1]), len(s.l.flows))
+		}
+		s.step(two(gbit))
+		e := &flows.Progress{At: 1, Congested: []uint32{1}}
+		for n := range 5 {
+			e.Sent = append(e.Sent, flows.Sent{Port: 1, Flow: flowN(n + 1), Bytes: 10})
+		}
+		s.want(name+": the port is back", s.step(e), limited)
+	}
 }
 
 // Where switches report queues, the law decides which ports are congested: by the largest queue since the report before.

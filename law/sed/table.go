@@ -17,7 +17,7 @@ const leastIdle = 2 * time.Millisecond
 const (
 	maxPorts   = 1 << 16
 	maxFlows   = 1 << 16
-	maxOfVM    = 1 << 12
+	maxOfVM    = 1 << 12 // also of all sources together that are no VM's, which is VM 0
 	maxPortsOf = 8 // of a flow
 )
 
@@ -38,8 +38,7 @@ func (p *port) limits() bool { return p.congested || p.crowded }
 // flow is a row of the table (GIF), with what it was granted last.
 type flow struct {
 	key    law.Flow
-	vm     law.VM
-	of     law.VM // in Law.ofVM
+	vm     law.VM // that it counts for; 0: not known
 	places []place
 
 	sent    uint64        // bytes, at the port that saw most
@@ -111,11 +110,11 @@ func (l *Law) flowOf(now time.Duration, key law.Flow) *flow {
 		return f
 	}
 	vm := l.guests.Of(key.Src.Addr()).VM
-	if len(l.flows) >= maxFlows || vm != 0 && l.ofVM[vm] >= maxOfVM {
+	if len(l.flows) >= maxFlows || l.ofVM[vm] >= maxOfVM {
 		l.counts.TooMany++
 		return nil
 	}
-	f = &flow{key: key, vm: vm, of: vm, sentAt: now, granted: noLimit}
+	f = &flow{key: key, vm: vm, sentAt: now, granted: noLimit}
 	l.flows[key] = f
 	l.ofVM[vm]++
 	return f
@@ -143,6 +142,10 @@ func (f *flow) window(at *port) *int64 {
 // declare takes what an application says. A message of the past has no deadline any more. The same declaration again changes nothing:
 // it does not say how much of the message was sent meanwhile.
 func (l *Law) declare(now time.Duration, e *flows.Declared) *flow {
+	l.sweep(now)
+	if l.flows[e.Flow] == nil && e.Left == 0 && e.Bytes == 0 {
+		return nil // the flow has ended, and its message has no deadline any more: no row is needed
+	}
 	f := l.flowOf(now, e.Flow)
 	if f == nil || e.Number != 0 && e.Number == f.message.number {
 		return nil
@@ -163,14 +166,24 @@ func (l *Law) end(f *flow) {
 	}
 	delete(l.flows, f.key)
 	delete(l.windows, f.key)
-	if l.ofVM[f.of]--; l.ofVM[f.of] == 0 {
-		delete(l.ofVM, f.of)
+	l.leave(f.vm)
+}
+
+// leave takes a flow from a VM's count.
+func (l *Law) leave(vm law.VM) {
+	if l.ofVM[vm]--; l.ofVM[vm] == 0 {
+		delete(l.ofVM, vm)
 	}
 }
 
-// sweep removes the flows of a port that sent nothing for so long that they have no windows.
-func (l *Law) sweep(now time.Duration, at *port) {
-	for _, f := range slices.Clone(at.flows) {
+// sweep removes, each second, the flows that sent nothing for so long that they have no windows. It also removes flows that were declared
+// and that no port has seen.
+func (l *Law) sweep(now time.Duration) {
+	if now-l.swept < time.Second {
+		return
+	}
+	l.swept = now
+	for _, f := range l.flows {
 		if f.idle(now, time.Second) && !f.urgent(now) {
 			l.end(f)
 		}

@@ -38,7 +38,7 @@ func Agent(name string, sw law.Switch, host law.Host, whole *weirv1.Inventory) p
 	}
 	if host != 0 {
 		clear(used)
-		n.Host = &policy.NodeHost{ID: host, Rate: law.Rate(whole.GetHypervisor().GetRate())}
+		n.Host = &policy.NodeHost{ID: host, Rate: law.Rate(whole.GetHypervisor().GetRate()), Switches: slices.Clone(whole.GetHypervisor().GetSwitches())}
 		n.Labels = whole.GetHypervisor().GetLabels()
 		guests := slices.Clone(whole.GetGuests())
 		slices.SortFunc(guests, func(a, b *weirv1.Guest) int { return int(a.GetVm()) - int(b.GetVm()) })

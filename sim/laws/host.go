@@ -64,7 +64,7 @@ type hostVM struct {
 	flows  map[hostKey]*hostFlow
 	bps    uint64
 	end    event.Event // when the rate must be looked at again
-	sent   uint64      // packets
+	sent   uint64      // packets from its own address
 }
 
 // hostConn is what the SYNs of a connection announced, by the side that sent them.
@@ -236,11 +236,11 @@ func (h *Hosts) Out(host network.NodeID, pk *network.Packet, _ event.Time) netwo
 	if v == nil {
 		return network.Pass
 	}
-	v.sent++
 	if pk.Src() != host {
 		h.counts.Spoofed++
 		return network.Drop
 	}
+	v.sent++
 	if h.drop && v.bps > 0 && v.port.BacklogPackets() > 0 {
 		h.counts.Excess++
 		return network.Drop

@@ -5,8 +5,10 @@
 // Dropped are:
 //   control      frames of Weir's control protocols: EtherType 0x7A00 .. 0x7A0F, IP protocol 143
 //   spoofed_mac  a source address that is not the VM's, also the sender's in ARP
-//   spoofed_ip   the same for the IPv4 or IPv6 source, and the sender's in ARP. The unspecified address passes: DHCP and
-//                duplicate address detection need it
+//   spoofed_ip   the same for the IPv4 or IPv6 source, and the sender's in ARP. Nobody is accountable for packets from the
+//                unspecified address (0.0.0.0, ::). These pass, and only without ECN, so that no switch marks them:
+//                ARP probes; DHCP of IPv4 from port 68 to 67 of 255.255.255.255; router and neighbour solicitations and
+//                MLD, to multicast addresses of the link, not in fragments. DHCPv6 has a link-local source (RFC 8415)
 //   malformed    the source cannot be read: IP by its EtherType without a header, or more than two VLAN tags
 // Not checked are the inner packets of tunnels, and the target of a neighbour advertisement.
 //
@@ -20,16 +22,24 @@
 #define CONTROL_ETHERTYPE 0x7a00 // and the 15 after it
 #define CONTROL_PROTOCOL 143
 #define ETH_P_ARP 0x0806
+#define IP_ICMPV6 58
 #define GUEST_EXTENSIONS SEGMENT_EXTENSIONS_MAX
 #define ARP_BYTES 28
 
 enum guest_verdict {
 	GUEST_PASSES,
-	GUEST_PASSES_SYN, // TCP with SYN
+	GUEST_PASSES_SYN,  // TCP with SYN
+	GUEST_PASSES_BARE, // from the unspecified address
 	GUEST_CONTROL,
 	GUEST_SPOOFED_MAC,
 	GUEST_SPOOFED_IP,
 	GUEST_MALFORMED,
+};
+
+enum guest_fate {
+	GUEST_DROP,
+	GUEST_PASS,
+	GUEST_NO_ECN,
 };
 
 static __always_inline int is_control(__be16 ethertype)
@@ -39,8 +49,6 @@ static __always_inline int is_control(__be16 ethertype)
 
 static __always_inline int may_send_from(const struct host_vm *vm, const __u32 *from)
 {
-	if (!(from[0] | from[1] | from[3]) && (!from[2] || from[2] == bpf_htonl(0xffff)))
-		return 1;
 	for (__u32 i = 0; i < HOST_ADDRESSES && i < vm->addresses; i++) {
 		const struct host_range *r = &vm->address[i];
 		__u32 apart = (from[0] & r->mask[0]) ^ r->address[0];
@@ -71,6 +79,36 @@ static __always_inline enum guest_verdict guest_protocol(struct __sk_buff *ctx, 
 	return word >> 8 & TCP_SYN ? GUEST_PASSES_SYN : GUEST_PASSES;
 }
 
+// Judges IPv4 from 0.0.0.0 with its UDP header at l4.
+static __always_inline enum guest_verdict guest_bare_ipv4(struct __sk_buff *ctx, const __u8 *head, __u32 l4)
+{
+	__u16 ports[2];
+
+	if (head[1] & FRAME_ECN_CE || head[9] != IP_UDP || *(__u32 *)(head + 16) != 0xffffffff || *(__be16 *)(head + 6) & bpf_htons(0x3fff))
+		return GUEST_SPOOFED_IP;
+	if (bpf_skb_load_bytes(ctx, l4, ports, sizeof(ports)) || ports[0] != bpf_htons(68) || ports[1] != bpf_htons(67))
+		return GUEST_SPOOFED_IP;
+	return GUEST_PASSES_BARE;
+}
+
+// Judges the upper protocol of IPv6 from ::, whose header begins at l4.
+static __always_inline enum guest_verdict guest_bare_ipv6(struct __sk_buff *ctx, const __u8 *head, __u8 protocol, __u32 l4)
+{
+	__u8 type;
+
+	if (head[1] >> 4 & FRAME_ECN_CE || protocol != IP_ICMPV6 || head[24] != 0xff || (head[25] & 15) != 2 || bpf_skb_load_bytes(ctx, l4, &type, 1))
+		return GUEST_SPOOFED_IP;
+	switch (type) {
+	case 131: // MLD: report, done
+	case 132:
+	case 133: // router solicitation
+	case 135: // neighbour solicitation: duplicate address detection
+	case 143: // MLD version 2: report
+		return GUEST_PASSES_BARE;
+	}
+	return GUEST_SPOOFED_IP;
+}
+
 static __always_inline enum guest_verdict guest_ipv4(struct __sk_buff *ctx, const struct host_vm *vm, __u32 l3)
 {
 	__u8 *head = (__u8 *)(long)ctx->data + l3;
@@ -84,7 +122,7 @@ static __always_inline enum guest_verdict guest_ipv4(struct __sk_buff *ctx, cons
 		return GUEST_MALFORMED;
 	from[3] = *(__u32 *)(head + 12);
 	if (!may_send_from(vm, from))
-		return GUEST_SPOOFED_IP;
+		return from[3] ? GUEST_SPOOFED_IP : guest_bare_ipv4(ctx, head, l3 + header);
 	if (*(__be16 *)(head + 6) & bpf_htons(0x1fff)) // not the first fragment: no header follows
 		return head[9] == CONTROL_PROTOCOL ? GUEST_CONTROL : GUEST_PASSES;
 	return guest_protocol(ctx, head[9], l3 + header);
@@ -95,17 +133,21 @@ static __always_inline enum guest_verdict guest_ipv6(struct __sk_buff *ctx, cons
 	__u8 *head = (__u8 *)(long)ctx->data + l3;
 	__u32 l4 = l3 + FRAME_IPV6_BYTES, from[4];
 	__u8 protocol, next[4];
+	int bare;
 
 	if (head + FRAME_IPV6_BYTES > (__u8 *)(long)ctx->data_end || head[0] >> 4 != 6)
 		return GUEST_MALFORMED;
 	protocol = head[6];
 	for (int i = 0; i < 4; i++)
 		from[i] = ((__u32 *)(head + 8))[i];
-	if (!may_send_from(vm, from))
+	bare = !may_send_from(vm, from);
+	if (bare && (from[0] | from[1] | from[2] | from[3]))
 		return GUEST_SPOOFED_IP;
 	for (int i = 0; i <= GUEST_EXTENSIONS; i++) {
 		if (protocol != IP_HOP_BY_HOP && protocol != IP_ROUTING && protocol != IP_DESTINATION && protocol != IP_FRAGMENT)
-			return guest_protocol(ctx, protocol, l4);
+			return bare ? guest_bare_ipv6(ctx, head, protocol, l4) : guest_protocol(ctx, protocol, l4);
+		if (bare && protocol == IP_FRAGMENT)
+			return GUEST_SPOOFED_IP;
 		if (bpf_skb_load_bytes(ctx, l4, next, sizeof(next)))
 			return GUEST_MALFORMED;
 		if (protocol == IP_FRAGMENT && (next[2] | (next[3] & 0xf8))) // not the first fragment
@@ -126,7 +168,7 @@ static __always_inline enum guest_verdict guest_arp(struct __sk_buff *ctx, const
 	if (!same_mac(vm, (__u16 *)(head + 8)))
 		return GUEST_SPOOFED_MAC;
 	__builtin_memcpy(&from[3], head + 14, 4);
-	return may_send_from(vm, from) ? GUEST_PASSES : GUEST_SPOOFED_IP;
+	return !from[3] || may_send_from(vm, from) ? GUEST_PASSES : GUEST_SPOOFED_IP;
 }
 
 // Judges the packet behind the EtherType. A function of its own, so that the verifier checks it once.
@@ -214,8 +256,9 @@ static __always_inline struct host_vm *guest_of(struct __sk_buff *ctx, __u32 *id
 	return bpf_map_lookup_elem(&vms, id);
 }
 
-// Checks a packet that came in by a VM's port. Returns 0 if it must be dropped. *from and *stats are the VM's.
-static __always_inline int guest_check(struct __sk_buff *ctx, __u32 *from, struct host_vm **vm, struct host_counts **stats)
+// Checks a packet that came in by a VM's port. Returns GUEST_DROP if it must be dropped, and GUEST_NO_ECN if its ECN field must
+// stay Not-ECT. *from and *stats are the VM's.
+static __always_inline enum guest_fate guest_check(struct __sk_buff *ctx, __u32 *from, struct host_vm **vm, struct host_counts **stats)
 {
 	enum guest_verdict verdict;
 	struct segment s = {};
@@ -223,17 +266,17 @@ static __always_inline int guest_check(struct __sk_buff *ctx, __u32 *from, struc
 	*stats = 0;
 	*vm = guest_of(ctx, from);
 	if (!*vm)
-		return 1;
+		return GUEST_PASS;
 	*stats = bpf_map_lookup_elem(&counts, from);
 	if (!*stats)
-		return 1;
+		return GUEST_PASS;
 	(*stats)->sent += packets_of(ctx);
 	verdict = guest_judge(ctx, *vm);
 	if (guest_dropped(*stats, verdict, packets_of(ctx)))
-		return 0;
+		return GUEST_DROP;
 	if (verdict == GUEST_PASSES_SYN && segment_read(ctx, &s) == SEGMENT_TCP && s.flags & TCP_SYN)
 		host_learn(ctx, &s, *from);
-	return 1;
+	return verdict == GUEST_PASSES_BARE ? GUEST_NO_ECN : GUEST_PASS;
 }
 
 #endif

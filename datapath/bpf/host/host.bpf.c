@@ -22,7 +22,7 @@ int weir_host_vm(struct __sk_buff *ctx)
 	struct host_vm *vm = 0;
 	__u32 agreed;
 
-	if (!guest_check(ctx, &from, &vm, &senders))
+	if (guest_check(ctx, &from, &vm, &senders) == GUEST_DROP)
 		return TCX_DROP;
 	if (senders)
 		senders->relaxed += packets_of(ctx);
@@ -67,12 +67,13 @@ int weir_host_up(struct __sk_buff *ctx)
 	struct host_counts *stats = 0;
 	struct host_vm *vm = 0;
 	__u32 from = 0, class;
+	enum guest_fate fate = guest_check(ctx, &from, &vm, &stats);
 
-	if (!guest_check(ctx, &from, &vm, &stats))
+	if (fate == GUEST_DROP)
 		return TCX_DROP;
 	if (!vm || !stats)
 		return TCX_NEXT; // the host's own, or not from a VM of the list
-	if (ecn_mode && vm_ecn(ctx, ecn_sent(ctx, from), 0) > 0)
+	if (ecn_mode && fate != GUEST_NO_ECN && vm_ecn(ctx, ecn_sent(ctx, from), 0) > 0)
 		stats->ecn_set += packets_of(ctx);
 	class = relaxed_class ? bucket_class(rate_of(from), vm->class, relaxed_class) : 0;
 	if (class)
