@@ -154,11 +154,12 @@ func TestRate(t *testing.T) {
 	relaxed := m.until("the agent answers", func(*agentd.Status) bool { return true }).Host.VMs[0].Counts.Relaxed
 	flood.Longest()
 	last := time.Duration(0) // begin of the last look that found the VM limited, after the last command
-	for look := last; ; last = look {
-		look = time.Since(stopped)
+	for {
+		look := time.Since(stopped)
 		if m.until("the agent answers", func(*agentd.Status) bool { return true }).Host.VMs[0].Counts.Relaxed > relaxed {
 			break
 		}
+		last = look
 	}
 	// A packet is counted once the VM sends one, and a look on a busy machine takes long.
 	if last > 1500*time.Millisecond+flood.Longest() {

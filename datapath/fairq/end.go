@@ -196,4 +196,3 @@ func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	}
 	return m, nil
 }
-
