@@ -132,7 +132,7 @@ type Sample struct {
 	Count   int64
 	Backlog int64  // bytes
 	Marks   uint64 // packets so far that arrived without CE and left with it
-	Sent    uint64 // bytes so far that left the queue
+	Sent    uint64 // bytes so far that left the queue, as the port's line or shaper counts them
 }
 
 // Drop is one packet that a port dropped.
