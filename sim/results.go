@@ -88,7 +88,8 @@ func (r *recorder) begin() {
 func (r *recorder) Happen(_ *event.Event, now event.Time) {
 	for i := range r.watch {
 		w := &r.watch[i]
-		backlog, sent, marks := w.port.Gauge()
+		backlog, _, marks := w.port.Gauge()
+		sent := w.port.LineBytes()
 		if n := len(w.samples); n > 0 {
 			if last := &w.samples[n-1]; last.Backlog == backlog && last.Sent == uint64(sent) && last.Marks == uint64(marks) {
 				last.Count++

@@ -310,6 +310,9 @@ func (t *traffic) finish(planned bool) {
 	now := min(t.queue.Now(), t.end)
 	for t.alive != nil {
 		f := t.alive
+		if s := t.lines[line{f.item, int32(f.result().Mouse)}]; s != nil && !f.begun {
+			s.neverBegan(f)
+		}
 		f.end(planned && f.size == 0, now)
 	}
 	for _, c := range t.conns {

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"weir/experiment/result"
 	"weir/experiment/workload"
 	"weir/sim/event"
 )
@@ -76,6 +77,14 @@ func (s *session) begin(f *flow) {
 	s.conn.before = s.conn.counts()
 	f.begin(s.conn.key(), s.t.queue.Now())
 	s.conn.exchange(f)
+}
+
+// neverBegan records that f waits for the flows before it until the run ends. Its connection's timeouts are theirs.
+func (s *session) neverBegan(f *flow) {
+	f.addCounts(tcpCounts{})
+	if s.conn != nil && s.conn.opened {
+		f.result().Opening = result.Opened
+	}
 }
 
 // done is called when the current flow has been transferred.

@@ -45,6 +45,23 @@ func TestNeverConnected_LeavesClaimsUndecided(t *testing.T) {
 	}
 }
 
+// A request that waits behind another one on an open connection until the run ends is unfinished, and nothing more: its
+// connection opened, the group's timeouts are known, and it has no goodput.
+func TestNeverConnected_NotOfRequestsThatWait(t *testing.T) {
+	// Each answer takes 8 ms, so at the end the first flow is done, the second runs and the others wait.
+	r := planned(t, baseWith("{name: x, from: sender1, to: receiver1, pattern: burst, size: 100KB, every: 1ms, epochs: 5, connection: persistent}"), "duration=15ms")[0]
+	g := result.Build(r.Info(), ran(t, &World{Laws: laws.Sim()}, r)).Groups["x"]
+	if g.Flows != 5 || g.Unfinished != 4 || g.NeverConnected == nil || *g.NeverConnected != 0 {
+		t.Errorf("%d flows, %d unfinished, never connected %v; want 5, 4 and 0", g.Flows, g.Unfinished, g.NeverConnected)
+	}
+	if g.Timeouts == nil || g.FLoss == nil || g.OutOfOrder == nil {
+		t.Errorf("timeouts %v, by cause %v, out of order %v: want them known", g.Timeouts, g.FLoss, g.OutOfOrder)
+	}
+	if g.Goodput == nil || g.Goodput.N != 2 || g.Live == nil || g.Live.Max != 1 {
+		t.Errorf("goodput %+v, live %+v; want goodput of two flows, one at a time", g.Goodput, g.Live)
+	}
+}
+
 // A group whose members all connect has none that never did, on new connections and on persistent ones.
 func TestNeverConnected_None(t *testing.T) {
 	for _, traffic := range []string{

@@ -15,7 +15,7 @@ func (b *builder) group(name string, s span) *Group {
 		f := &b.raw.Flows[i]
 		n := b.bytesIn(f, s)
 		payload += n
-		if d := overlap(f, s); d > 0 {
+		if d := overlap(f, s); d > 0 && !f.waited() {
 			goodput = append(goodput, b.mbps(n, d))
 		}
 		if !s.has(f.Start) {

@@ -16,6 +16,9 @@ func (b *builder) live(name string, s span) *Level {
 	var changes []change
 	for _, i := range b.flows[name] {
 		f := &b.raw.Flows[i]
+		if f.waited() {
+			continue
+		}
 		from, to := f.Start, f.End
 		if !s.whole {
 			from, to = max(from, s.from), min(to, s.to)

@@ -67,6 +67,10 @@ type Flow struct {
 	Opening     Opening       // of its connection
 }
 
+// waited reports whether the flow never began: it waited for earlier flows of its open persistent connection until the run
+// ended. It is unfinished, but it was never in progress.
+func (f *Flow) waited() bool { return f.Opening == Opened && f.Key == Key{} }
+
 // Opening reports whether the connection of a flow opened during the flow, that is, whether the accepting end
 // received the last packet of the handshake.
 type Opening uint8
@@ -128,7 +132,7 @@ type Sample struct {
 	Count   int64
 	Backlog int64  // bytes
 	Marks   uint64 // packets so far that arrived without CE and left with it
-	Sent    uint64 // bytes so far that left the queue
+	Sent    uint64 // bytes so far that left the queue, as the port's line or shaper counts them
 }
 
 // Drop is one packet that a port dropped.

@@ -92,11 +92,20 @@ func (r *Run) UnmetTexts() []string {
 // is none.
 func (r *Run) FatalTo(path []string) (Unmet, bool) {
 	for _, u := range r.Unmet {
-		if u.Severity == Fatal && (u.Group == "" || r.groupOf(path) == u.Group) {
+		if u.Severity == Fatal && (u.Group == "" || r.isAbout(path, u.Group)) {
 			return u, true
 		}
 	}
 	return Unmet{}, false
+}
+
+// isAbout reports whether a path is about a group. A run of a table has no Groups, only paths: GROUP.METRIC or
+// WINDOW.GROUP.METRIC.
+func (r *Run) isAbout(path []string, group string) bool {
+	if r.Figures != nil {
+		return slices.Contains(path[:min(len(path), 2)], group)
+	}
+	return r.groupOf(path) == group
 }
 
 // groupOf returns the group that a path is about, or "".

@@ -61,5 +61,8 @@ func TestNeverConnected(t *testing.T) {
 		if _, got := r.FatalTo(split(path)); got != fatal {
 			t.Errorf("%s: fatal %v, want %v", path, got, fatal)
 		}
+		if _, got := r.reduced(map[string]bool{path: true}).FatalTo(split(path)); got != fatal { // as in the table of a large summary
+			t.Errorf("%s in a table: fatal %v, want %v", path, got, fatal)
+		}
 	}
 }

@@ -71,15 +71,15 @@ type dispatcher struct {
 	r      *runner
 	routes [][]*route
 	events []event
-	lines  map[line]chan *flow
+	lines  map[line]queue
 	timer  *alarm.Alarm
 }
 
 func (d *dispatcher) run() {
 	defer d.r.oneLess()
 	defer func() {
-		for _, ch := range d.lines {
-			close(ch)
+		for _, q := range d.lines {
+			close(q.flows)
 		}
 	}()
 	flows, events := d.r.work.Flows, d.events
@@ -123,7 +123,9 @@ func (d *dispatcher) flow(w *workload.Flow) {
 	case workload.UDP(&it.Traffic):
 		r.udp.begin(f, int(w.Item), int(w.Pair))
 	case workload.Persistent(&it.Traffic):
-		d.lines[line{w.Item, w.Mouse}] <- f // has room for all flows of the line
+		q := d.lines[line{w.Item, w.Mouse}]
+		f.waitFor(q.session)
+		q.flows <- f // has room for all flows of the line
 	default:
 		c, err := r.dial(d.routes[w.Item][w.Pair], f)
 		if err != nil {

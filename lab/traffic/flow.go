@@ -20,6 +20,7 @@ type flow struct {
 
 	mu    sync.Mutex
 	by    carrier
+	wait  *session // the persistent connection that the flow waits for until it begins; nil: none
 	timer *time.Timer
 	limit int64 // when the timer ends it; 0: only at the run's end
 	ended bool
@@ -59,6 +60,35 @@ func (f *flow) begin(c carrier, now int64) {
 	}
 }
 
+// waitFor records that the flow begins on the connection of s, after the flows before it.
+func (f *flow) waitFor(s *session) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wait = s
+}
+
+// neverBegan records the state of the connection that the flow still waits for. The flow has no timeouts: those of the
+// connection are of the flows before it.
+func (f *flow) neverBegan() {
+	f.mu.Lock()
+	waits := f.wait != nil && f.by == nil && !f.ended
+	f.mu.Unlock()
+	if !waits {
+		return
+	}
+	c := f.wait.latest.Load()
+	if c == nil {
+		return
+	}
+	now := c.counts()
+	f.addCounts(now.since(now))
+	if c.accepted() {
+		f.mu.Lock()
+		f.res.Opening = result.Opened
+		f.mu.Unlock()
+	}
+}
+
 // wrote records that the connecting program is about to write its first byte. A connection that is opened again
 // keeps the first time.
 func (f *flow) wrote(now int64) {
@@ -88,6 +118,7 @@ func (f *flow) expire(at int64) {
 // finish ends a flow that still runs at the end of the run. If its time was over before, it ends then: the machine
 // delayed its timer.
 func (f *flow) finish(planned bool, now int64) {
+	f.neverBegan()
 	f.mu.Lock()
 	limit := f.limit
 	f.mu.Unlock()

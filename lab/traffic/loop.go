@@ -41,6 +41,8 @@ type session struct {
 	r     *runner
 	route *route
 	conn  *conn
+	// latest is the connection that was opened last, for flows that wait for it in other goroutines.
+	latest atomic.Pointer[conn]
 }
 
 func (s *session) open() error {
@@ -49,6 +51,7 @@ func (s *session) open() error {
 	}
 	c, err := s.r.dial(s.route, nil)
 	s.conn = c
+	s.latest.Store(c)
 	return err
 }
 
@@ -81,8 +84,14 @@ func (s *session) close() {
 // line is a persistent connection of open-loop flows.
 type line struct{ item, mouse int32 }
 
-// persistentLines returns the channels to the persistent connections and the events that open them.
-func (r *runner) persistentLines(routes [][]*route) (map[line]chan *flow, []event) {
+// queue is a persistent connection with the flows that wait for it.
+type queue struct {
+	*session
+	flows chan *flow
+}
+
+// persistentLines returns the persistent connections and the events that open them.
+func (r *runner) persistentLines(routes [][]*route) (map[line]queue, []event) {
 	type use struct {
 		first law.Duration
 		count int
@@ -102,13 +111,13 @@ func (r *runner) persistentLines(routes [][]*route) (map[line]chan *flow, []even
 		}
 		uses[l].count++
 	}
-	lines := map[line]chan *flow{}
+	lines := map[line]queue{}
 	var events []event
 	for _, l := range order {
 		u := uses[l]
 		ch := make(chan *flow, u.count)
-		lines[l] = ch
 		s := &session{r: r, route: routes[l.item][u.pair]}
+		lines[l] = queue{s, ch}
 		events = append(events, event{max(0, u.first-openAhead), func() {
 			r.spawn(func() { s.serve(ch) })
 		}})

@@ -145,6 +145,23 @@ func testPersistentLoop(t *testing.T, n *pairNet) {
 	}
 }
 
+// A flow that waits behind another one on an open connection until the run ends: the connection opened, and the flow's
+// counts are as well known as those of the flow before it, and 0.
+func TestPersistentWaits(t *testing.T) { everyTCP(t, 10e6, testPersistentWaits) } // 1 MB in 800 ms
+
+func testPersistentWaits(t *testing.T, n *pairNet) {
+	out := runUntil(t, n, config(500*time.Millisecond, n.item(experiment.Traffic{
+		Pattern: "burst", Size: 1_000_000, Every: ms(10), Epochs: 2, Connection: "persistent",
+	})), func(f result.Flow) bool { return f.Epoch == 0 && f.Bytes == 0 })
+	first, second := &out.Flows[0], &out.Flows[1]
+	if first.Opening != result.Opened || second.Opening != result.Opened || second.Key != (result.Key{}) {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	if (first.Timeouts < 0) != (second.Timeouts < 0) || second.Timeouts > 0 || first.OutOfOrder.Known != second.OutOfOrder.Known {
+		t.Errorf("%d and %d timeouts, out of order %+v and %+v", first.Timeouts, second.Timeouts, first.OutOfOrder, second.OutOfOrder)
+	}
+}
+
 // runUntil runs the traffic until the machine delayed none of its flows for all of its time.
 func runUntil(t *testing.T, n *pairNet, cfg *experiment.Config, waited func(f result.Flow) bool) *traffic.Outcome {
 	t.Helper()

@@ -91,6 +91,7 @@ type Port struct {
 	server                    *server
 	tail, byLaw, byDown, lost Count
 	marks, marksDropped       int64
+	padding                   int64       // of sent: what short packets lack to leastFrame, bytes
 	held                      *heldByLaws // nil: there was never a law, nor a guard that took or injected a packet
 	Name                      string      // "switch->receiver1"
 	ID                        int32       // index into Network.Ports; the other direction has ID^1
@@ -98,7 +99,7 @@ type Port struct {
 	Rate                      law.Rate // 0: a wire
 	Buffer                    law.Limit
 	Labels                    []string // of measure.ports, ascending
-	_                         [16]byte // 448 bytes: whole cache lines. A power of two would map all ports to a few sets of the cache
+	_                         [8]byte  // 448 bytes: whole cache lines. A power of two would map all ports to a few sets of the cache
 }
 
 type portKind uint8
@@ -222,7 +223,7 @@ func (p *Port) drain(now event.Time) {
 func (p *Port) depart(pk *Packet) {
 	p.left++
 	p.backlog -= int64(pk.bytes)
-	p.sent.add(pk)
+	p.leave(pk)
 }
 
 // Happen has the first packet of the ring arrive at the peer. If the buffer was not read since the packet left, the
@@ -300,6 +301,26 @@ func (p *Port) BacklogPackets() int64 {
 // Gauge returns the values that are sampled every few microseconds: the bytes in the buffer now, the bytes sent, and
 // the packets that laws set to CE, without the dropped ones. Counters has the others.
 func (p *Port) Gauge() (backlog, sentBytes, marks int64) { return p.Backlog(), p.sent.Bytes, p.marks }
+
+// LineBytes returns the bytes that the sent packets took on the line. They differ from the packets' own by padding,
+// preamble, CRC and gap, unless the line is bare.
+func (p *Port) LineBytes() int64 {
+	if p.kind == fifo {
+		p.drain(p.net.Queue.Now())
+	}
+	if p.line.bare {
+		return p.sent.Bytes
+	}
+	return p.sent.Bytes + p.padding + p.sent.Packets*(crcBytes+betweenBytes)
+}
+
+// leave counts a packet that has left.
+func (p *Port) leave(pk *Packet) {
+	p.sent.add(pk)
+	if pk.bytes < leastFrame {
+		p.padding += int64(leastFrame - pk.bytes)
+	}
+}
 
 // Served reports whether the port decides only at the time of sending what it sends. FreeAt has no meaning then.
 func (p *Port) Served() bool { return p.kind == served }

@@ -194,3 +194,28 @@ func TestDropReasonNames(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A packet takes its padding, the CRC, the preamble and the gap on the line; on a bare line only itself.
+func TestLineBytes(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		q := event.NewQueue()
+		n, err := Build(q, configOf(pair(1e9, 0, law.Limit{N: 10_000})), Options{FrameOnly: bare})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Sink = &sink{net: n}
+		p := n.PortByName("switch->b")
+		at(q, 0, func(event.Time) {
+			p.Send(n.packet(1, 2, 1514, 1))
+			p.Send(n.packet(1, 2, 54, 2))
+		})
+		q.Run(event.Second)
+		want := int64(1538 + 84)
+		if bare {
+			want = 1514 + 54
+		}
+		if got := p.LineBytes(); got != want {
+			t.Errorf("bare %v: %d bytes, want %d", bare, got, want)
+		}
+	}
+}

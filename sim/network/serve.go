@@ -65,7 +65,7 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 		return
 	}
 	p.countMark(pk, 1)
-	p.sent.add(pk)
+	p.leave(pk)
 	if p.net.places[pk.src].hypervisor == p.Node {
 		p.push(pk, p.line.take(now, pk.bytes))
 		p.left = p.end
@@ -162,7 +162,7 @@ func (s *server) Happen(_ *event.Event, now event.Time) {
 	s.now = nil
 	p.net.Queue.Stop(&s.done)
 	s.remove(pk)
-	p.sent.add(pk)
+	p.leave(pk)
 	leaves := now
 	if p.jitter != nil {
 		leaves = p.jitter.leaves(now)
