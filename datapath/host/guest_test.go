@@ -110,7 +110,9 @@ func bareRows() (rows []guestRow) {
 		}
 		rows = append(rows, guestRow{"from the unspecified address: " + name, frames.Packet(mine, ip, protocol, append(head, make([]byte, 40)...)), want})
 	}
-	udp := func(from, to uint16) []byte { return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, from), to) }
+	udp := func(from, to uint16) []byte {
+		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, from), to)
+	}
 	row("DHCP", frames.IP{To: all4, TOS: 0x10}, frames.UDP, udp(68, 67), passes)
 	row("DHCP to a host", frames.IP{To: peerIPv4}, frames.UDP, udp(68, 67), spoofed)
 	row("DHCP with ECN", frames.IP{To: all4, TOS: 2}, frames.UDP, udp(68, 67), spoofed)

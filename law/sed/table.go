@@ -18,7 +18,7 @@ const (
 	maxPorts   = 1 << 16
 	maxFlows   = 1 << 16
 	maxOfVM    = 1 << 12 // also of all sources together that are no VM's, which is VM 0
-	maxPortsOf = 8 // of a flow
+	maxPortsOf = 8       // of a flow
 )
 
 // port is the state of a port of a switch.
