@@ -120,8 +120,8 @@ var ErrClosed = errors.New("the host is closed")
 func Check() error { return attach.CheckAll(attach.QueueProbes()) }
 
 // Open attaches the uplink's program and opens the tables, or continues with those pinned in c.Pin: their VMs are then known,
-// and AddVM replaces their programs without a gap. An earlier process's HTB is removed if there is no rate now, and so is what it had
-// at another uplink. Errors: *UplinkBusy, *attach.Busy, *attach.OtherSchema,
+// and AddVM replaces their programs without a gap. An earlier process's HTB is removed if there is no rate now. Its program and its
+// HTB at another uplink are removed, too. Errors: *UplinkBusy, *attach.Busy, *attach.OtherSchema,
 // *attach.MissingFeature, attach.ErrPermission, or the kernel's. After an error nothing new stays attached.
 func Open(c Config) (*Host, error) {
 	if err := c.complete(); err != nil {

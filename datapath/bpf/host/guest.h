@@ -6,9 +6,9 @@
 //   control      frames of Weir's control protocols: EtherType 0x7A00 .. 0x7A0F, IP protocol 143
 //   spoofed_mac  a source address that is not the VM's, also the sender's in ARP
 //   spoofed_ip   the same for the IPv4 or IPv6 source, and the sender's in ARP. Nobody is accountable for packets from the
-//                unspecified address (0.0.0.0, ::). These pass, and only without ECN, so that no switch marks them:
-//                ARP probes; DHCP of IPv4 from port 68 to 67 of 255.255.255.255; router and neighbour solicitations and
-//                MLD, to multicast addresses of the link, not in fragments. DHCPv6 has a link-local source (RFC 8415)
+//                unspecified address (0.0.0.0, ::). So few kinds pass, as Not-ECT: no switch marks them. These are ARP
+//                probes, DHCP of IPv4 from port 68 to 67 of 255.255.255.255, and solicitations (router, neighbour) and
+//                MLD to multicast addresses of the link. Fragments do not pass. DHCPv6 has a link-local source (RFC 8415)
 //   malformed    the source cannot be read: IP by its EtherType without a header, or more than two VLAN tags
 // Not checked are the inner packets of tunnels, and the target of a neighbour advertisement.
 //
