@@ -95,6 +95,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 		}
 	case *flows.Began:
 		if f := l.flowOf(now, e.Flow); f != nil {
+			f.counted = true
 			at := l.portOf(e.At)
 			l.place(f, at)
 			return l.began(now, f, at, out)
@@ -268,6 +269,9 @@ func (l *Law) progress(now time.Duration, e *flows.Progress, out []law.Action) [
 			continue
 		}
 		l.place(f, l.portOf(law.Port{Switch: e.At, N: s.Port}))
+		if !f.counted { // of an earlier row, or of before the law began: no part of the message
+			f.counted, f.message.from, f.sent, f.sentAt = true, s.Bytes, s.Bytes, now
+		}
 		if s.Bytes > f.sent {
 			f.pace = float64(s.Bytes-f.sent) / max(now-f.sentAt, time.Microsecond).Seconds()
 			f.sent, f.sentAt = s.Bytes, now

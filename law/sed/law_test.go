@@ -325,6 +325,28 @@ func TestDeclared_RowsAreRemoved(t *testing.T) {
 	}
 }
 
+// A connection that was silent for so long that its row was removed sends the next message. Its earlier bytes are no part of that.
+func TestProgress_OfASilentConnection(t *testing.T) {
+	s := newScript(t, nil)
+	s.began(1)
+	s.step(&flows.Progress{At: 1, Sent: []flows.Sent{{Flow: flowN(1), Port: 1, Bytes: 1e6}}})
+	for ; s.now <= 3*time.Second; s.now += 100 * ms {
+		s.step(&flows.Progress{At: 1})
+	}
+	if s.l.flows[flowN(1)] != nil {
+		t.Fatal("the row is still there")
+	}
+	s.declared(1, 50*ms, 1e5)
+	s.step(&flows.Progress{At: 1, Sent: []flows.Sent{{Flow: flowN(1), Port: 1, Bytes: 1e6 + 1000}}})
+	if f := s.l.flows[flowN(1)]; !f.urgent(s.now) || f.left() != 1e5 {
+		t.Errorf("urgent %v, %.0f bytes left of 100000", f.urgent(s.now), f.left())
+	}
+	s.step(&flows.Progress{At: 1, Sent: []flows.Sent{{Flow: flowN(1), Port: 1, Bytes: 1e6 + 41_000}}})
+	if f := s.l.flows[flowN(1)]; f.left() != 6e4 {
+		t.Errorf("%.0f bytes left of 60000", f.left())
+	}
+}
+
 // RS-4: one loss of a window is answered, with the number of the segment that was lost (RS-1: it waits at the switch until that is
 // due). A loss of the next window is answered again. RS-6: segments without data are not covered.
 func TestRS4_OneAnswerForAWindow(t *testing.T) {

@@ -45,6 +45,9 @@ type flow struct {
 	sentAt  time.Duration // when sent rose last, or it was paused or no more
 	pace    float64       // bytes a second until then
 	message message
+	// counted: it began while it had a row, or a port reported what it had sent. A row that was removed because its connection was
+	// silent comes back without.
+	counted bool
 	// admitted: its deadline can be met, said the last allocation.
 	admitted bool
 
