@@ -16,7 +16,7 @@
 //   not TCP    pass                         other
 //   TCP        pass; behind, if it waits    over
 //              behind and over are parked; if the parking has no room: full
-//   What is full, or over and not TCP, is dropped by the law lossrepair. With credits it goes to the queue.
+//   What is full, or over and not TCP, is dropped. With credits it goes to the queue.
 //
 // The parking returns packets in order, at the port's rate. So the queue has room for them if it holds a little more than
 // limit_bytes. Where the parking can be early or the port late, full_bytes is set: a packet that comes back while more than that

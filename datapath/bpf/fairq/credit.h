@@ -18,7 +18,7 @@
 #include "flows.h"
 #include "port.h"
 #include "unify.h"
-#define REPAIR_FLOWS 16384 // of all ports: their parking has room for 8192 packets
+#define REPAIR_FLOWS 8192 // of all ports: their parking has room for as many packets
 #include "../lib/repair.h"
 #include "../../core/fairq/credit_ack.h"
 #include "../../core/fairq/credit_turn.h"
