@@ -14,12 +14,13 @@ type Repair struct {
 	Most  Bytes         // that is kept: so a packet that is kept is back in time
 	Bound Bytes         // that can be kept, although some packets come back late
 	Due   time.Duration // a repair that takes longer is late: the time of a full buffer and 2 ms
+	Burst time.Duration // how much may come back at once, in time at the port's rate
 }
 
-// RepairBurst is how much a port may send back at once, in time at its rate (datapath/park).
-const RepairBurst = 200 * time.Microsecond
-
 const (
+	mostRepairBurst = 200 * time.Microsecond // a timer of the kernel may be as late
+	burstOfBuffer   = 3                      // a burst has at most such a part of the buffer: at fast ports less than 200 us
+
 	repairLate     = 2 * time.Millisecond  // how much longer than its full buffer a port may need for a repair (SPEC 1.11)
 	repairSpare    = time.Millisecond      // a reserve within it, because processors are slow
 	repairLongest  = 50 * time.Millisecond // that a packet is kept: half of the time after which core/repair.h takes it as lost
@@ -33,7 +34,8 @@ const (
 // RepairAt returns what a port does that keeps at most `park` bytes. It returns an error if the buffer is too short.
 func RepairAt(rate Rate, buffer, park Bytes) (Repair, error) {
 	sends := func(in time.Duration) float64 { return float64(rate) / 8 * in.Seconds() }
-	head := Bytes(max(sends(RepairBurst), leastBurst) + repairFrames*repairFrame)
+	burst := min(sends(mostRepairBurst), float64(buffer)/burstOfBuffer)
+	head := Bytes(max(burst, leastBurst) + repairFrames*repairFrame)
 	if rate == 0 || buffer > largestOfQueue || buffer < head+leastOfOthers*repairFrame {
 		return Repair{}, fmt.Errorf("repair of losses: a buffer of %v at %v is too short: packets that come back need %v, and others two frames", buffer, rate, head)
 	}
@@ -44,6 +46,7 @@ func RepairAt(rate Rate, buffer, park Bytes) (Repair, error) {
 		Most:  Bytes(min(bound, float64(buffer)+sends(repairLate-repairSpare))),
 		Bound: Bytes(bound),
 		Due:   time.Duration(float64(buffer)*8e9/float64(rate)) + repairLate,
+		Burst: time.Duration(burst * 8e9 / float64(rate)),
 	}, nil
 }
 

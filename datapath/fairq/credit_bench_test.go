@@ -44,7 +44,7 @@ func newCreditBench(b *testing.B) *creditBench {
 		}
 	})
 	for id := range uint32(2) {
-		if err := at.SetPort(id, 1, 1e9); err != nil { // nothing ever leaves by it: a test run does not carry out redirects
+		if err := at.SetPort(id, 1, 1e9, park.Bursts{}); err != nil { // nothing ever leaves by it: a test run does not carry out redirects
 			b.Fatal(err)
 		}
 	}

@@ -120,6 +120,8 @@ type Law struct {
 	// RepairFullBytes: such a segment that comes back and finds more in the queue waits once more. 0: it never does.
 	RepairFullBytes uint32
 	RepairDue       time.Duration
+	// RepairBurst: how much of them may come back at once, in time at the port's rate; 0: 200 us.
+	RepairBurst time.Duration
 }
 
 // Port is a port and its law.

@@ -79,18 +79,18 @@ func (f *Attachment) setParkPort(p *attachedPort, mode uint32) error {
 	if at == nil {
 		return nil
 	}
-	rate := uint64(unusedRate)
+	rate, bursts := uint64(unusedRate), park.Bursts{Kept: p.Law.RepairBurst}
 	if mode != 0 {
 		rate = min(max(p.Law.RateBps, leastRate), unusedRate)
 	}
-	err := at.SetPort(p.id, p.Ifindex, rate)
+	err := at.SetPort(p.id, p.Ifindex, rate, bursts)
 	if err == nil {
 		return nil
 	}
 	if restored := at.Restore(); restored != nil { // somebody removed the devices
 		return errors.Join(err, restored)
 	}
-	return at.SetPort(p.id, p.Ifindex, rate)
+	return at.SetPort(p.id, p.Ifindex, rate, bursts)
 }
 
 // restoreParks makes parkings again that somebody has removed or changed. Until then packets pass. An error is not

@@ -200,7 +200,7 @@ func TestPark_UserSpaceDies(t *testing.T) {
 		t.Errorf("taken over: %+v", s)
 	}
 	tx.Send(t, frameOf(false, nil, 5, 40, 0)) // the earlier program, with the same maps
-	if err := again.SetPort(classID, y.In.Ifindex, 1e9); err != nil {
+	if err := again.SetPort(classID, y.In.Ifindex, 1e9, park.Bursts{}); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, rx, 1, 2, 3, 4, 5)
@@ -280,7 +280,7 @@ func TestPark_CloseDrains(t *testing.T) {
 	if err := errors.Join(y.park.Close(), y.park.Leave()); err != nil {
 		t.Error(err)
 	}
-	if err := y.park.SetPort(1, 1, 1e6); !errors.Is(err, park.ErrClosed) {
+	if err := y.park.SetPort(1, 1, 1e6, park.Bursts{}); !errors.Is(err, park.ErrClosed) {
 		t.Errorf("SetPort after Close: %v", err)
 	}
 }
@@ -363,7 +363,7 @@ func TestPark_Ranges(t *testing.T) {
 		ifindex int
 		bps     uint64
 	}{{1024, 1, 1e6}, {0, 0, 1e6}, {0, -1, 1e6}, {0, 1, 7999}, {0, 1, 1e12 + 1}} {
-		if err := opened.SetPort(c.id, c.ifindex, c.bps); err == nil {
+		if err := opened.SetPort(c.id, c.ifindex, c.bps, park.Bursts{}); err == nil {
 			t.Errorf("%+v: no error", c)
 		}
 	}

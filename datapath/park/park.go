@@ -89,7 +89,7 @@ type Park struct {
 	learn   *ebpf.Program
 	perFlow bool
 	adopted bool
-	classes map[uint32]uint64 // rates in bit/s of the ids that have a class
+	classes map[uint32]class // of the ids that have one
 	closed  bool
 	kept    int    // calls of Keep, which only one goroutine calls
 	gone    uint64 // Stats.PassedGone at the last of them
@@ -121,7 +121,7 @@ func Open(enter func(f func() error) error, o Options) (*Park, error) {
 	if err := Check(); err != nil {
 		return nil, fmt.Errorf("park: %w", err)
 	}
-	p := &Park{o: o, enter: enter, classes: map[uint32]uint64{}}
+	p := &Park{o: o, enter: enter, classes: map[uint32]class{}}
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
 	}
@@ -162,9 +162,9 @@ func (p *Park) create() error {
 	if err == nil {
 		err = p.createRoot()
 	}
-	for id, bps := range p.classes {
+	for id, c := range p.classes {
 		if err == nil {
-			err = p.setClass(id, bps)
+			err = p.setClass(id, c)
 		}
 	}
 	if err == nil {
@@ -188,19 +188,23 @@ func (p *Park) start() error {
 	return p.admit()
 }
 
+// Bursts are what a port's packets may do at once after nothing has left for a while, in time at the port's rate. A timer that is later
+// takes from their rate. Paced: those of its class; 0: Options.Burst. Kept: segments that its queue had no room for; 0: 200 us.
+type Bursts struct{ Paced, Kept time.Duration }
+
 // SetPort sets the port with this id: packets parked for it leave by the device with this ifindex, and packets in its
 // class leave at bps bit/s, 8 kbit/s to 1 Tbit/s. A change of the rate keeps the packets that wait. After a change of the
 // ifindex, packets that wait for the earlier device are dropped.
-func (p *Park) SetPort(id uint32, ifindex int, bps uint64) error {
+func (p *Park) SetPort(id uint32, ifindex int, bps uint64, b Bursts) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.setPort(id, ifindex, bps); err != nil {
+	if err := p.setPort(id, ifindex, class{bps, b}); err != nil {
 		return fmt.Errorf("park: port %d: %w", id, err)
 	}
 	return nil
 }
 
-func (p *Park) setPort(id uint32, ifindex int, bps uint64) error {
+func (p *Park) setPort(id uint32, ifindex int, c class) error {
 	switch {
 	case p.closed:
 		return ErrClosed
@@ -208,10 +212,12 @@ func (p *Park) setPort(id uint32, ifindex int, bps uint64) error {
 		return fmt.Errorf("the id is out of range: 0 to %d", Ports-1)
 	case ifindex <= 0 || ifindex > 1<<31-1:
 		return fmt.Errorf("ifindex %d is out of range", ifindex)
-	case bps < rateMin || bps > rateMax:
-		return fmt.Errorf("rate of %d bit/s: %d to %.0f", bps, rateMin, float64(rateMax))
+	case c.bps < rateMin || c.bps > rateMax:
+		return fmt.Errorf("rate of %d bit/s: %d to %.0f", c.bps, rateMin, float64(rateMax))
+	case c.Paced < 0 || c.Paced > burstMax || c.Kept < 0 || c.Kept > burstMax:
+		return fmt.Errorf("bursts of %v and %v: at most %v", c.Paced, c.Kept, burstMax)
 	}
-	if err := p.setClass(id, bps); err != nil {
+	if err := p.setClass(id, c); err != nil {
 		return err
 	}
 	entry, err := p.port(id)
@@ -254,10 +260,10 @@ func (p *Park) removePort(id uint32) error {
 			return err
 		}
 	}
-	if p.classes[id] == 0 {
+	if p.classes[id].bps == 0 {
 		return nil
 	}
-	err = p.setClass(id, rateMax)
+	err = p.setClass(id, class{bps: rateMax})
 	if errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) { // somebody removed the device: nothing waits
 		delete(p.classes, id)
 		return nil
@@ -404,7 +410,7 @@ func outside(enter func(f func() error) error, o Options, do func(p *Park) error
 	if err := o.complete(); err != nil {
 		return err
 	}
-	p := &Park{o: o, enter: enter, classes: map[uint32]uint64{}}
+	p := &Park{o: o, enter: enter, classes: map[uint32]class{}}
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
 	}

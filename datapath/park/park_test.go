@@ -74,7 +74,7 @@ func (y *yard) load(tb testing.TB, maps map[string]*ebpf.Map) {
 
 func (y *yard) setPort(tb testing.TB, id uint32, ifindex int, bps uint64) {
 	tb.Helper()
-	if err := y.park.SetPort(id, ifindex, bps); err != nil {
+	if err := y.park.SetPort(id, ifindex, bps, park.Bursts{}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -36,8 +37,13 @@ const (
 	behindLimit = 10 * time.Millisecond
 )
 
-// KeptBurst is what segments may send at once that a port's queue had no room for, in time at its rate (law.RepairBurst).
-const KeptBurst = 200 * time.Microsecond
+const defaultKept = 200 * time.Microsecond
+
+// class is the rate of a port's packets, in bit/s, and their bursts.
+type class struct {
+	bps uint64
+	Bursts
+}
 
 func (p *Park) createRoot() error {
 	htb := netlink.NewHtb(netlink.QdiscAttrs{
@@ -51,17 +57,19 @@ func (p *Park) createRoot() error {
 
 // setClass makes the class of a port, or changes its rate. After a change HTB waits once more for the end of what it has
 // sent at the old rate.
-func (p *Park) setClass(id uint32, bps uint64) error {
+func (p *Park) setClass(id uint32, of class) error {
+	bps := of.bps
 	held := max(min(bps/heldPart, heldMax), leafLeast)
+	paced, kept := burstOf(bps, cmp.Or(of.Paced, p.o.Burst)), burstOf(bps, cmp.Or(of.Kept, defaultKept))
 	for _, c := range []struct {
 		parent, handle uint32
 		rate, ceil     uint64
 		burst, prio    uint32
 	}{
-		{rootHandle, rootHandle + id + 1, bps, bps, burstOf(bps, p.o.Burst), 0},
-		{rootHandle, rootHandle + keepingHandle + id + 1, bps, bps, burstOf(bps, KeptBurst), 0},
-		{rootHandle + keepingHandle + id + 1, rootHandle + keptHandle + id + 1, leafLeast, bps, burstOf(bps, KeptBurst), 1},
-		{rootHandle + keepingHandle + id + 1, rootHandle + againHandle + id + 1, leafLeast, bps, burstOf(bps, KeptBurst), 0},
+		{rootHandle, rootHandle + id + 1, bps, bps, paced, 0},
+		{rootHandle, rootHandle + keepingHandle + id + 1, bps, bps, kept, 0},
+		{rootHandle + keepingHandle + id + 1, rootHandle + keptHandle + id + 1, leafLeast, bps, kept, 1},
+		{rootHandle + keepingHandle + id + 1, rootHandle + againHandle + id + 1, leafLeast, bps, kept, 0},
 		{rootHandle, rootHandle + holdingHandle + id + 1, held, held, burstLeast, 0},
 		{rootHandle + holdingHandle + id + 1, rootHandle + heldHandle + id + 1, leafLeast, held, burstLeast, 1},
 		{rootHandle + holdingHandle + id + 1, rootHandle + firstHandle + id + 1, leafLeast, held, burstLeast, 0},
@@ -74,7 +82,7 @@ func (p *Park) setClass(id uint32, bps uint64) error {
 			return fmt.Errorf("set class %x at %s to %d bit/s: %w", c.handle, p.in.Attrs().Name, bps, err)
 		}
 	}
-	p.classes[id] = bps
+	p.classes[id] = of
 	return nil
 }
 
@@ -83,19 +91,19 @@ func burstOf(bps uint64, burst time.Duration) uint32 {
 	return uint32(min(max(float64(bps)/8*burst.Seconds(), burstLeast), math.MaxInt32))
 }
 
-// listClasses returns the rates of the ids that have a class, in bit/s.
-func (p *Park) listClasses() (map[uint32]uint64, error) {
+// listClasses returns the classes of the ids that have one, without their bursts.
+func (p *Park) listClasses() (map[uint32]class, error) {
 	list, err := attach.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) {
 		return p.net.ClassList(p.in, 0)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the classes of %s: %w", p.in.Attrs().Name, err)
 	}
-	ids := map[uint32]uint64{}
+	ids := map[uint32]class{}
 	for _, c := range list {
 		htb, ok := c.(*netlink.HtbClass)
 		if ok && htb.Handle > rootHandle && htb.Handle <= rootHandle+Ports {
-			ids[htb.Handle-rootHandle-1] = htb.Rate * 8
+			ids[htb.Handle-rootHandle-1] = class{bps: htb.Rate * 8}
 		}
 	}
 	return ids, nil
@@ -131,7 +139,7 @@ func (p *Park) drain() error {
 		return err
 	}
 	for id := range ids {
-		if err := p.setClass(id, rateMax); err != nil {
+		if err := p.setClass(id, class{bps: rateMax}); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
-	if err := opened.SetPort(portID, p.Port.Ifindex, 1e9); err != nil {
+	if err := opened.SetPort(portID, p.Port.Ifindex, 1e9, park.Bursts{}); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := repairtest.LoadRepair()

@@ -23,7 +23,7 @@ const (
 // attached attaches the program to the path's port for the length of the test.
 func attached(t *testing.T, p *testnet.Path, bps float64, limit, most uint32) *repair.Repair {
 	t.Helper()
-	r, err := repair.Own(repair.Config{Lease: time.Hour, Burst: 200 * time.Microsecond})
+	r, err := repair.Own(repair.Config{Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func attached(t *testing.T, p *testnet.Path, bps float64, limit, most uint32) *r
 			t.Error(err)
 		}
 	})
-	if err := r.Attach(repair.Port{PortRef: p.Port, Law: repair.Law{Bps: uint64(bps), LimitBytes: limit, ParkBytes: most, Due: 50 * time.Millisecond}}); err != nil {
+	if err := r.Attach(repair.Port{PortRef: p.Port, Law: repair.Law{Bps: uint64(bps), LimitBytes: limit, ParkBytes: most, Due: 50 * time.Millisecond, Burst: 200 * time.Microsecond}}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -30,6 +30,7 @@ type Law struct {
 	LimitBytes uint32        // of the queue, that packets may fill that did not wait
 	ParkBytes  uint32        // the most that is kept: no more than the port sends in 50 ms
 	Due        time.Duration // a repair that takes longer is late
+	Burst      time.Duration // how much comes back at once, in time at the rate: the queue has room for it above LimitBytes; 0: 1 ms
 	Off        bool          // packets pass
 }
 
@@ -59,8 +60,6 @@ type Config struct {
 	Version string
 	// Lease is how long packets are parked after the last Heartbeat. 0: 1 s.
 	Lease time.Duration
-	// Burst is that of the parking (park.Options). A queue needs room for it above LimitBytes.
-	Burst time.Duration
 }
 
 // parking returns the options of the parking of the switch that is pinned in dir.

@@ -143,7 +143,7 @@ func (r *Repair) put(p Port, pinned *attach.Pins) error {
 
 // configure writes the configuration of a port, and its rate. off: packets pass until Attach is called for it.
 func (r *Repair) configure(p *port, off bool) error {
-	return errors.Join(r.park.SetPort(p.id, p.Ifindex, p.Bps), r.tables.configure(p.id, r.cookie, &p.Port, off))
+	return errors.Join(r.park.SetPort(p.id, p.Ifindex, p.Bps, park.Bursts{Paced: p.Burst}), r.tables.configure(p.id, r.cookie, &p.Port, off))
 }
 
 func (r *Repair) attach(of Port, pinned *attach.Pins) error {
@@ -201,7 +201,6 @@ func (r *Repair) openPark(p *Port) error {
 		return nil
 	}
 	o := parking(r.cfg.Pin)
-	o.Burst = r.cfg.Burst
 	opened, err := park.Open(p.Enter, o)
 	if err != nil {
 		return err

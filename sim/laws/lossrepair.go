@@ -87,7 +87,7 @@ type kept struct {
 func newRepairPort(n *network.Network, p *network.Port, at law.Repair, most law.Bytes) *repairPort {
 	q := &repairPort{
 		net: n, port: p, config: native.RepairConfig{LimitBytes: uint32(at.Limit), ParkBytes: uint32(most)},
-		due: event.Time(at.Due), burst: event.Time(law.RepairBurst), flows: map[dataKey]*native.RepairFlow{},
+		due: event.Time(at.Due), burst: event.Time(at.Burst), flows: map[dataKey]*native.RepairFlow{},
 	}
 	q.back.Init(q)
 	return q

@@ -6,9 +6,7 @@ import (
 
 	"weir/agent/switchd"
 	kernel "weir/datapath/fairq"
-	"weir/datapath/park"
 	"weir/datapath/reading"
-	"weir/law"
 	fairqlaw "weir/law/fairq"
 )
 
@@ -51,7 +49,7 @@ func TestProgramsAt(t *testing.T) {
 	p, site := fairqlaw.Default(), switchd.Site{Rate: 200e6, Buffer: 125_000, RTT: 200e3, MTU: 1500}
 	if l, err := programsAt(p, site); err != nil || l != (kernel.Law{
 		TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50e3, Period: 500e3, CapBytes: 30_000, Active: 10e6, Idle: 1e9, MTU: 1500,
-		RateBps: 200e6, LongestWait: 100e6, HoldRequests: true, RepairLimitBytes: 113_944, RepairMostBytes: 1_250_000, RepairFullBytes: 121_972, RepairDue: 7e6,
+		RateBps: 200e6, LongestWait: 100e6, HoldRequests: true, RepairLimitBytes: 113_944, RepairMostBytes: 1_250_000, RepairFullBytes: 121_972, RepairDue: 7e6, RepairBurst: 200e3,
 	}) {
 		t.Errorf("the defaults: %+v, %v", l, err)
 	}
@@ -87,12 +85,5 @@ func TestParams_With(t *testing.T) {
 	}
 	if larger := at(t, switchd.Site{Rate: 1e9, Buffer: 2e6, RTT: 250e3, MTU: 1500}); larger.Differs(p) != "target 400KB of 2MB" {
 		t.Errorf("%s", larger.Differs(p))
-	}
-}
-
-// The law reserves room in the buffer for what the parking may send back at once.
-func TestAt_BurstOfTheParking(t *testing.T) {
-	if park.KeptBurst != law.RepairBurst {
-		t.Errorf("the parking sends back %v at once, the law expects %v", park.KeptBurst, law.RepairBurst)
 	}
 }

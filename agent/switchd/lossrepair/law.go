@@ -80,7 +80,7 @@ func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 		rate *= float64(site.MTU) / float64(site.MTU+int(site.LineBytes))
 	}
 	at, err := k.At(law.Rate(rate), site.Buffer)
-	of := kernel.Law{Bps: uint64(rate), LimitBytes: uint32(at.Limit), ParkBytes: uint32(at.Most), Due: at.Due}
+	of := kernel.Law{Bps: uint64(rate), LimitBytes: uint32(at.Limit), ParkBytes: uint32(at.Most), Due: at.Due, Burst: at.Burst}
 	return params{of, uint32(site.Buffer), uint32(site.MTU)}, err
 }
 
@@ -117,7 +117,7 @@ func (p params) Differs(before switchd.Params) string {
 
 // Own locks the pins of a switch.
 func (l Law) Own(c *switchd.Common) (switchd.Running, error) {
-	r, err := kernel.Own(kernel.Config{Pin: c.Pin, TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Lease: l.Lease, Burst: law.RepairBurst})
+	r, err := kernel.Own(kernel.Config{Pin: c.Pin, TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Lease: l.Lease})
 	if err != nil {
 		return nil, err
 	}
