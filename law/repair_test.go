@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What comes back at once has room in the buffer, at fast ports, too: there a burst is shorter than a timer may be late.
+// The buffer has room for a burst that comes back. At fast ports the burst is shorter than a timer may be late.
 func TestRepairAt(t *testing.T) {
 	for _, row := range []struct {
 		rate         Rate
