@@ -203,17 +203,27 @@ func Program(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anch
 // TelemetryProgram counts what leaves a port, so it stays the last one there.
 const TelemetryProgram = "weir_telemetry"
 
-// Last attaches a program at a port's egress, behind all others but the telemetry. The kernel attaches only if the chain is still the
-// one that was read.
+// Last attaches a program at a port's egress, behind all others but the telemetry.
 func Last(p PortRef, prog *ebpf.Program) (link.Link, error) {
+	return atEgress(p, prog, func(_ uint64, chain *link.QueryResult) (link.Anchor, error) {
+		if n := len(chain.Programs); n > 0 && ProgramName(chain.Programs[n-1].ID) == TelemetryProgram {
+			return link.BeforeProgramByID(chain.Programs[n-1].ID), nil
+		}
+		return link.Tail(), nil
+	})
+}
+
+// atEgress attaches a program at a port's egress, at the place that is chosen from the programs there. The kernel attaches only if these
+// are still the programs that were read; otherwise they are read again.
+func atEgress(p PortRef, prog *ebpf.Program, place func(cookie uint64, chain *link.QueryResult) (link.Anchor, error)) (link.Link, error) {
 	return Again(unix.ESTALE, func() (l link.Link, err error) {
-		_, chain, err := p.Egress()
+		cookie, chain, err := p.Egress()
 		if err != nil {
 			return nil, err
 		}
-		anchor := link.Tail()
-		if n := len(chain.Programs); n > 0 && ProgramName(chain.Programs[n-1].ID) == TelemetryProgram {
-			anchor = link.BeforeProgramByID(chain.Programs[n-1].ID)
+		anchor, err := place(cookie, chain)
+		if err != nil {
+			return nil, err
 		}
 		err = p.In(func() (err error) {
 			l, err = link.AttachTCX(link.TCXOptions{

@@ -65,26 +65,13 @@ func (s *Sole) CheckTaken(dir string, ports ...PortRef) error {
 }
 
 // AttachFirst puts a program in front of a port's egress chain. The error is *Taken if the chain has the law of a switch; with s nil
-// that is not checked. dir is the pin directory of the caller's switch. The kernel attaches only if the chain is still the one that was
-// read.
+// that is not checked. dir is the pin directory of the caller's switch.
 func (s *Sole) AttachFirst(p PortRef, dir string, prog *ebpf.Program) (link.Link, error) {
-	return Again(unix.ESTALE, func() (l link.Link, err error) {
-		cookie, chain, err := p.Egress()
-		if err != nil {
-			return nil, err
+	return atEgress(p, prog, func(cookie uint64, chain *link.QueryResult) (link.Anchor, error) {
+		if s == nil {
+			return link.Head(), nil
 		}
-		if s != nil {
-			if err := s.takenBy(p, cookie, dir, chain, 0); err != nil {
-				return nil, err
-			}
-		}
-		err = p.In(func() (err error) {
-			l, err = link.AttachTCX(link.TCXOptions{
-				Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(), ExpectedRevision: chain.Revision,
-			})
-			return err
-		})
-		return l, err
+		return link.Head(), s.takenBy(p, cookie, dir, chain, 0)
 	})
 }
 

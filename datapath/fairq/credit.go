@@ -114,7 +114,7 @@ func (m *fairqMaps) credits(id uint32, p *fairqPort, live uint64) (s Credits, er
 func (m *fairqMaps) repairs(id uint32) (*reading.Repairs, error) {
 	var c fairqRepairPortConfig
 	var state fairqRepairPort
-	var cpus []fairqRepairCounts
+	var cpus []reading.RepairCounts
 	if err := errors.Join(m.RepairConfigs.Lookup(id, &c), m.RepairPorts.Lookup(id, &state), m.RepairStats.Lookup(id, &cpus)); err != nil {
 		return nil, fmt.Errorf("read its repairs: %w", err)
 	}
@@ -122,20 +122,7 @@ func (m *fairqMaps) repairs(id uint32) (*reading.Repairs, error) {
 		return nil, nil
 	}
 	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: reading.Waiting(state.Bytes, attach.Age(state.ParkedNs))}
-	for i := range cpus {
-		of := &cpus[i]
-		r.Over += of.Over
-		r.Behind += of.Behind
-		r.Full += of.Full
-		r.Other += of.Other
-		r.Refused += of.Refused
-		r.Back += of.Back
-		r.Repaired += of.Repaired
-		r.InTime += of.InTime
-		r.SentInTime += of.SentInTime
-		r.Waited += time.Duration(of.WaitedNs)
-		r.Longest = max(r.Longest, time.Duration(of.LongestNs))
-	}
+	r.Add(cpus)
 	return r, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/datapath/attach"
+	"weir/datapath/reading"
 )
 
 // own locks the pins for this process, and opens the tables.
@@ -286,7 +287,7 @@ func (f *Attachment) clearPort(id uint32) error {
 		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
 		f.maps.Groups.Put(id, make([]fairqPortGroups, cpus)),
 		f.maps.RepairPorts.Put(id, &fairqRepairPort{}),
-		f.maps.RepairStats.Put(id, make([]fairqRepairCounts, cpus)),
+		f.maps.RepairStats.Put(id, make([]reading.RepairCounts, cpus)),
 	)
 }
 

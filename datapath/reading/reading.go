@@ -144,6 +144,31 @@ type Repairs struct {
 	Longest    time.Duration // of the repaired
 }
 
+// RepairCounts is repair_counts of datapath/bpf/lib/repair.h: what the programs of one CPU counted at a port.
+type RepairCounts struct {
+	Seen, Over, Behind, Full, Other, Refused, Back, Repaired, InTime, SentInTime, WaitedNs, LongestNs uint64
+}
+
+// Add adds what the CPUs counted, and returns how many packets they saw.
+func (r *Repairs) Add(cpus []RepairCounts) (seen uint64) {
+	for i := range cpus {
+		of := &cpus[i]
+		seen += of.Seen
+		r.Over += of.Over
+		r.Behind += of.Behind
+		r.Full += of.Full
+		r.Other += of.Other
+		r.Refused += of.Refused
+		r.Back += of.Back
+		r.Repaired += of.Repaired
+		r.InTime += of.InTime
+		r.SentInTime += of.SentInTime
+		r.Waited += time.Duration(of.WaitedNs)
+		r.Longest = max(r.Longest, time.Duration(of.LongestNs))
+	}
+	return seen
+}
+
 // waitsAtMost is REPAIR_FORGET_NS of core/repair.h.
 const waitsAtMost = 100 * time.Millisecond
 

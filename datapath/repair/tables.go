@@ -181,7 +181,7 @@ func (t *tables) clear(id uint32) error {
 	if err != nil {
 		return fmt.Errorf("number of CPUs: %w", err)
 	}
-	err = errors.Join(t.ports.Put(id, &kernelRepairPort{}), t.stats.Put(id, make([]kernelRepairCounts, cpus)))
+	err = errors.Join(t.ports.Put(id, &kernelRepairPort{}), t.stats.Put(id, make([]reading.RepairCounts, cpus)))
 	if err != nil {
 		return fmt.Errorf("clear the counters: %w", err)
 	}
@@ -191,27 +191,14 @@ func (t *tables) clear(id uint32) error {
 // read returns the figures of a port.
 func (t *tables) read(id uint32) (s reading.Stats, c kernelRepairPortConfig, err error) {
 	var state kernelRepairPort
-	var cpus []kernelRepairCounts
+	var cpus []reading.RepairCounts
 	control, err := t.control()
 	err = errors.Join(err, t.configs.Lookup(id, &c), t.ports.Lookup(id, &state), t.stats.Lookup(id, &cpus))
 	if err != nil {
 		return s, c, fmt.Errorf("read port %d: %w", id, err)
 	}
 	r := &reading.Repairs{LimitBytes: c.LimitBytes, MostBytes: c.ParkBytes, WaitingBytes: reading.Waiting(state.Bytes, attach.Age(state.ParkedNs))}
-	for _, of := range cpus {
-		s.Seen += of.Seen
-		r.Over += of.Over
-		r.Behind += of.Behind
-		r.Full += of.Full
-		r.Other += of.Other
-		r.Refused += of.Refused
-		r.Back += of.Back
-		r.Repaired += of.Repaired
-		r.InTime += of.InTime
-		r.SentInTime += of.SentInTime
-		r.Waited += time.Duration(of.WaitedNs)
-		r.Longest = max(r.Longest, time.Duration(of.LongestNs))
-	}
+	s.Seen = r.Add(cpus)
 	name := make([]byte, 0, len(c.Name))
 	for _, b := range c.Name {
 		name = append(name, byte(b))
