@@ -87,6 +87,7 @@ func (c *Client) heard(m *nats.Msg) {
 func (c *Client) tick(ctx context.Context) {
 	every := time.NewTicker(stateEvery / 2)
 	defer every.Stop()
+	var left strays
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -95,6 +96,9 @@ func (c *Client) tick(ctx context.Context) {
 		}
 		if n%2 == 0 {
 			c.announce(false)
+		}
+		if n%int(straysEvery/(stateEvery/2)) == 0 {
+			_ = left.sweep(ctx, c.js, c.objects) // the next look tries again
 		}
 		for _, text := range c.missing() {
 			c.cfg.Say(text)
