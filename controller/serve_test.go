@@ -28,7 +28,7 @@ func (k *slowKV) Put(ctx context.Context, _ string, _ []byte) error {
 	return ctx.Err()
 }
 
-// What agents have takes effect while the store does not take a report.
+// The policies are compiled again while the store does not answer a report.
 func TestPolicies_CompileWhileTheStoreHangs(t *testing.T) {
 	core := newCore(newFence(nil, 1, silent), silent)
 	core.agents = newAgents(core, silent)
