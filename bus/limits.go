@@ -10,6 +10,7 @@ import (
 const (
 	MaxConnections   = 4096
 	MaxSubscriptions = 64       // of one connection
+	MaxPerIdentity   = 64       // connections of one identity at a time
 	MaxPending       = 16 << 20 // bytes that wait for one connection; more disconnect it
 	MaxControlLine   = 1024     // bytes of a protocol line
 	// MaxMessages and MaxBytes limit what one agent or worker sends in a second. One that sends more for two periods of policeEvery in

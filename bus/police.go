@@ -42,6 +42,15 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 	}
 	var out []verdict
 	s.mu.Lock()
+	sent := map[pki.Identity]traffic{} // limits are those of an identity, not of a connection
+	for _, c := range list.Conns {
+		if known := s.clients[c.Cid]; known != nil {
+			sum := sent[known.id]
+			sum.messages += c.InMsgs - known.sent.messages
+			sum.bytes += c.InBytes - known.sent.bytes
+			sent[known.id], known.sent = sum, traffic{c.InMsgs, c.InBytes}
+		}
+	}
 	open := make(map[uint64]bool, len(list.Conns))
 	for _, c := range list.Conns {
 		open[c.Cid] = true
@@ -56,7 +65,7 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 			}
 			known.verified = changes + 1
 		}
-		if known.tooMuch(c.InMsgs, c.InBytes, since, s.maxMessages) {
+		if known.tooMuch(sent[known.id], since, s.maxMessages) {
 			s.banned[known.id.String()] = now.Add(BanTime)
 			out = append(out, verdict{c.Cid, known.id, "flood", fmt.Errorf("more than %d messages or %d bytes a second", s.maxMessages, MaxBytes)})
 		}
@@ -81,12 +90,13 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 	}
 }
 
-// tooMuch reports whether the agent or worker sent too much twice in a row. Controllers are trusted: their number of commands follows
-// from the number of agents. So are operators.
-func (c *client) tooMuch(messages, bytes int64, since time.Duration, limit uint64) bool {
-	rate := float64(messages-c.messages) / since.Seconds()
-	byteRate := float64(bytes-c.bytes) / since.Seconds()
-	c.messages, c.bytes = messages, bytes
+// traffic is what was sent.
+type traffic struct{ messages, bytes int64 }
+
+// tooMuch reports whether the agent or worker sent too much twice in a row, on all of its connections together. Controllers are trusted:
+// their number of commands follows from the number of agents. So are operators.
+func (c *client) tooMuch(sent traffic, since time.Duration, limit uint64) bool {
+	rate, byteRate := float64(sent.messages)/since.Seconds(), float64(sent.bytes)/since.Seconds()
 	if c.id.Role != pki.Agent && c.id.Role != pki.Worker || rate <= float64(limit) && byteRate <= MaxBytes {
 		c.over = 0
 		return false

@@ -70,11 +70,10 @@ type Server struct {
 type client struct {
 	id       pki.Identity
 	leaf     *x509.Certificate
-	messages int64 // that it had sent when it was looked at last
-	bytes    int64
-	over     int    // how many times in a row it had sent too much
-	verified uint64 // 1 + the number of changes of our files when its certificate was verified last; 0: in the handshake only
-	missing  int    // in how many lists of connections in a row it was missing
+	sent     traffic // when it was looked at last
+	over     int     // how many times in a row its identity had sent too much
+	verified uint64  // 1 + the number of changes of our files when its certificate was verified last; 0: in the handshake only
+	missing  int     // in how many lists of connections in a row it was missing
 }
 
 // clientRoles can connect as clients.
@@ -223,12 +222,17 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	s.mu.Lock()
 	until, banned := s.banned[id.String()]
 	banned = banned && time.Now().Before(until)
-	if !banned {
+	full := s.connections(id) >= MaxPerIdentity
+	if !banned && !full {
 		s.clients[c.GetID()] = &client{id: id, leaf: leaf}
 	}
 	s.mu.Unlock()
 	if banned {
 		s.counts.Refuse(s.log, "a connection is refused: the identity sent too much", "banned", "identity", id, "until", until)
+		return false
+	}
+	if full { // otherwise one identity could take the connections of all others
+		s.counts.Refuse(s.log, "a connection is refused: the identity has too many", "connections", "identity", id, "most", MaxPerIdentity)
 		return false
 	}
 	allowed := Allowed(id)
@@ -241,6 +245,16 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 		},
 	})
 	return true
+}
+
+// connections returns how many connections of an identity were open at the last look, or are new. The caller holds mu.
+func (s *Server) connections(id pki.Identity) (n int) {
+	for _, c := range s.clients {
+		if c.id == id && c.missing == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // response allows one answer to each question; nil: none.

@@ -45,6 +45,7 @@ func (p *policies) apply(w *wanted) {
 	for _, in := range kept {
 		p.place(now, in, w)
 	}
+	before, old := p.applied, len(p.running)
 	for _, g := range fresh {
 		p.start(g, w)
 	}
@@ -52,7 +53,7 @@ func (p *policies) apply(w *wanted) {
 	for _, in := range p.running {
 		p.core.laws = append(p.core.laws, namedLaw{in.group.law, in.owner, in})
 	}
-	for _, in := range p.running[min(len(kept), len(p.running)):] {
+	for _, in := range p.running[old:] {
 		p.inform(in)
 	}
 	if p.caps != nil {
@@ -62,7 +63,6 @@ func (p *policies) apply(w *wanted) {
 			w.problems = append(w.problems, policy.Problem{Target: w.targets[vm], Off: true, Reason: noOwner})
 		}
 	}
-	before := p.applied
 	p.plans, p.shares, p.applied = w.plans, w.shares, w
 	p.promise(before)
 	for _, ag := range p.agents.known {

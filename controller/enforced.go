@@ -82,6 +82,20 @@ func (s *seen) add(vm law.VM, key law.Key, g policy.LiveGrant) {
 	}
 }
 
+// run reports until ctx is done.
+func (r *reporter) run(ctx context.Context) {
+	every := time.NewTicker(reportLeast)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			r.report(ctx)
+		}
+	}
+}
+
 // report writes the report if it is another than before, or if the last one is old.
 func (r *reporter) report(ctx context.Context) {
 	var s *seen

@@ -159,18 +159,21 @@ func (p *policies) run(ctx context.Context, n *nodes) {
 			pause(ctx, storeAgain)
 		}
 	})
-	r := &reporter{p: p, store: s, name: n.conn.Identity().Name}
+	p.serve(ctx, s, n.conn.Identity().Name, &changed)
+}
+
+// serve compiles the policies when they or the agents have changed, and reports what is enforced, until ctx is done.
+func (p *policies) serve(ctx context.Context, s *store.Store, name string, changed *atomic.Bool) {
+	var reports sync.WaitGroup
+	defer reports.Wait()
+	// Apart: a store without a leader lets each report wait for storeCall.
+	reports.Go(func() { (&reporter{p: p, store: s, name: name}).run(ctx) })
 	var read *store.Snapshot
 	var parsed []policy.Policy
-	timer := time.NewTicker(reportLeast)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
-			r.report(ctx)
-			continue
 		case <-p.wake:
 		}
 		if changed.Swap(false) {

@@ -89,6 +89,7 @@ type sflowLink struct {
 	receiver *sflow.Receiver
 	every    time.Duration
 	core     *Core
+	last     time.Duration // reading, on the core's clock; of the laws' goroutine
 }
 
 // listenSFlow opens the socket; nil: the file has no key sflow.
@@ -108,7 +109,7 @@ func (r *role) listenSFlow(c *Core) (*sflowLink, error) {
 	if err := conn.SetReadBuffer(sflowBuffer); err != nil {
 		r.log.Warn("the buffer for sFlow is small: datagrams may be lost", "error", err)
 	}
-	return &sflowLink{conn: conn, receiver: sflow.New(s.Switches, r.log), every: s.Interval, core: c}, nil
+	return &sflowLink{conn: conn, receiver: sflow.New(s.Switches, r.log), every: s.Interval, core: c, last: c.now()}, nil
 }
 
 // receive takes datagrams until the socket is closed.
@@ -136,14 +137,16 @@ func (l *sflowLink) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			l.core.Do(ctx, func() { l.read(l.every) })
+			l.core.Do(ctx, l.read)
 		}
 	}
 }
 
 // read runs on the laws' goroutine.
-func (l *sflowLink) read(t time.Duration) {
-	a := l.core.agents
+func (l *sflowLink) read() {
+	a, now := l.core.agents, l.core.now()
+	t := now - l.last // more than every, if the laws were busy
+	l.last = now
 	l.receiver.Readings(t, a.vmAt, func(e *telemetry.Telemetry) {
 		if of := a.switches.of(e.At); of != nil {
 			l.receiver.Refuse("claimed", fmt.Errorf("agent %s has switch %d", of.name, e.At))

@@ -87,7 +87,7 @@ func TestSFlow_OpenVSwitch(t *testing.T) {
 		if _, err := from.WriteToUDP([]byte("marked"), &net.UDPAddr{IP: r.hosts[1].ip, Port: 9}); err != nil {
 			t.Fatal(err)
 		}
-		link.read(time.Second)
+		link.read()
 		return len(bus.grants) > 0
 	})
 	if g := bus.grants[0]; g.Kind != law.MarksGrant || g.Key.VM != 1 || g.Value == 0 || g.Value%telemetry.OneMark != 0 {
@@ -100,7 +100,7 @@ func TestSFlow_OpenVSwitch(t *testing.T) {
 	link.core.agents.events(0, "s5", &weirv1.Events{Origin: &weirv1.Origin{Incarnation: 1, Sequence: 1, StampNs: 1}, Switch: 5})
 	testnet.Until(t, "an agent has the switch", func() bool {
 		_, _ = from.WriteToUDP([]byte("marked"), &net.UDPAddr{IP: r.hosts[1].ip, Port: 9})
-		link.read(time.Second)
+		link.read()
 		return link.receiver.Counts().Refused["claimed"] > 0
 	})
 }
@@ -165,4 +165,43 @@ func TestSFlow_File(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+}
+
+// A reading says how long it took, also if the laws' goroutine was late: a law divides by that time.
+func TestSFlow_SaysHowLongItTook(t *testing.T) {
+	var took []time.Duration
+	l := lawFunc(func(e law.Event) {
+		if r, is := e.(*telemetry.Telemetry); is {
+			took = append(took, r.T)
+		}
+	})
+	core := newCore(newFence(nil, 1, silent), silent, namedLaw{name: "notes", Law: l})
+	core.agents = newAgents(core, silent)
+	at := core.begun
+	core.clock = func() time.Time { return at }
+	from := netip.MustParseAddr("192.0.2.1")
+	link := &sflowLink{receiver: sflow.New([]sflow.Switch{{Address: from, Number: 5}}, silent), every: 100 * time.Millisecond, core: core}
+	datagram, err := hex.DecodeString(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, wait := range []time.Duration{100 * time.Millisecond, 3 * time.Second} {
+		datagram[19]++ // its sequence number
+		link.receiver.Take(from, datagram)
+		at = at.Add(wait)
+		link.read()
+		if len(took) != i+1 || took[i] != wait {
+			t.Fatalf("after %v the law gets %v; counts: %+v", wait, took, link.receiver.Counts())
+		}
+	}
+}
+
+// lawFunc is a law that notes events.
+type lawFunc func(law.Event)
+
+func (lawFunc) Wake() time.Duration { return 0 }
+
+func (f lawFunc) Step(_ time.Duration, e law.Event, out []law.Action) []law.Action {
+	f(e)
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"weir/agent/switchd"
@@ -107,7 +108,8 @@ func call(ctx context.Context, method, name string, in Within, path string, answ
 	}
 	defer got.Body.Close()
 	if got.StatusCode != http.StatusOK {
-		return fmt.Errorf("agent %s: %s", name, got.Status)
+		text, _ := io.ReadAll(io.LimitReader(got.Body, 4<<10)) // what came of it
+		return fmt.Errorf("agent %s: %s: %s", name, got.Status, strings.TrimSpace(string(text)))
 	}
 	return json.NewDecoder(io.LimitReader(got.Body, answerBytes)).Decode(answer)
 }

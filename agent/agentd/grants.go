@@ -48,6 +48,7 @@ type Grants struct {
 	capped  uint64 // of set: those whose lease was shortened
 	refused map[host.Reason]uint64
 	recent  map[refusedGrant]recentRefusal
+	said    string // the last error of a heartbeat; "": it had none
 	ended   bool
 }
 
@@ -175,7 +176,7 @@ func (g *Grants) wake(h Enforcer, now time.Duration, o law.Owner, term uint64) {
 	}
 	if !g.alive(o, now) {
 		if err := h.Heartbeat(o); err != nil {
-			g.refuse(host.Failed, 0, err)
+			g.trouble(err)
 		}
 	}
 	g.last[o], g.terms[o] = now, term
@@ -201,10 +202,20 @@ func (g *Grants) Heartbeat(h Enforcer) {
 		errs = append(errs, h.Heartbeat(o))
 	}
 	errs = append(errs, h.Sweep())
-	if err := errors.Join(errs...); err != nil && !errors.Is(err, host.ErrClosed) {
-		g.mu.Lock()
-		g.refuse(host.Failed, 0, err)
-		g.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := errors.Join(errs...); err == nil {
+		g.said = ""
+	} else if !errors.Is(err, host.ErrClosed) {
+		g.trouble(err)
+	}
+}
+
+// trouble logs an error of a heartbeat, unless the one before was the same.
+func (g *Grants) trouble(err error) {
+	if text := err.Error(); text != g.said {
+		g.said = text
+		g.log.Warn("grants may end early, or stay in the tables: their owner's heartbeat failed", "error", err)
 	}
 }
 
@@ -212,7 +223,7 @@ func (g *Grants) Heartbeat(h Enforcer) {
 func (g *Grants) refuse(why host.Reason, n uint64, err error) {
 	before := g.refused[why]
 	g.refused[why] += n
-	if now := g.refused[why]; n == 0 || before == 0 || bits(now) != bits(before) {
+	if now := g.refused[why]; before == 0 || bits(now) != bits(before) {
 		g.log.Warn("grants are refused", "reason", string(why), "times", now, "error", err)
 	}
 }

@@ -350,13 +350,14 @@ func (w *Writer) Close() error {
 	w.entry.Serial, w.entry.Event, w.entry.Ends = w.last, noEvent, true
 	w.end()
 	w.mu.Lock()
-	select { // the last entries may wait
-	case w.full <- w.waiting:
-	case <-time.After(closePatience):
-		w.lost.Add(w.waiting.entries)
-	}
+	last := w.waiting
 	w.waiting = chunk{}
 	w.mu.Unlock()
+	select { // the last entries may wait
+	case w.full <- last:
+	case <-time.After(closePatience):
+		w.lost.Add(last.entries)
+	}
 	close(w.stop)
 	w.done.Wait()
 	return w.file.close()

@@ -50,15 +50,17 @@ type Client struct {
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
-	codes   map[string]string   // of the builds of its runs, by world
-	pending map[string]*waiting // by key
-	workers map[string]*known   // by instance
-	room    chan struct{}       // closed and replaced when another run may be submitted
-	taken   int                 // places
-	sent    int                 // tasks
-	did     map[string]int      // results, by worker
-	alone   time.Time           // since when no worker of the build answers; zero: one does
-	said    string              // what was said about workers
+	codes   map[string]string    // of the builds of its runs, by world
+	pending map[string]*waiting  // by key
+	workers map[string]*known    // by instance
+	room    chan struct{}        // closed and replaced when another run may be submitted
+	taken   int                  // places
+	sent    int                  // tasks
+	did     map[string]int       // results, by worker
+	taking  map[string]bool      // results that are being read, by name
+	alone   time.Time            // since when no worker of the build answers; zero: one does
+	idle    map[string]time.Time // since when workers have room for runs of a world
+	said    string               // what was said about workers
 }
 
 // known is a worker that reported itself.
@@ -100,7 +102,7 @@ func Dial(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, conn: conn, job: newID(), codes: map[string]string{}, pending: map[string]*waiting{}, workers: map[string]*known{},
-		room: make(chan struct{}), did: map[string]int{}, alone: time.Now(),
+		room: make(chan struct{}), did: map[string]int{}, taking: map[string]bool{}, alone: time.Now(), idle: map[string]time.Time{},
 	}
 	if err := c.open(ctx); err != nil {
 		conn.Close()

@@ -5,7 +5,7 @@
 //	plans.go    from a task to its run
 //	worker.go   takes tasks;  attempt.go  runs one, and stores its result
 //	client.go   the submitter: its job and queue;  states.go  what workers report, and what is missing
-//	results.go  the submitter: results;  check.go  does a result belong to its run
+//	results.go  the submitter: results;  check.go  does a result belong to its run;  strays.go  results that are not whole
 //
 // A run has the same bytes here as on one machine: its worker plans the same file, checks that the key of the run is the same, and
 // is of the same build. Only [store.Entry]'s Kernel, Ended and Took are the worker's.

@@ -59,10 +59,19 @@ func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 	if !ok || name.job != c.job || o.Deleted {
 		return
 	}
-	defer c.drop(ctx, o.Name)
 	c.mu.Lock()
-	w := c.pending[name.key]
+	w, twice := c.pending[name.key], c.taking[o.Name]
+	c.taking[o.Name] = true
 	c.mu.Unlock()
+	if twice { // its notice came, and list found it, too
+		return
+	}
+	defer func() {
+		c.drop(ctx, o.Name)
+		c.mu.Lock()
+		delete(c.taking, o.Name)
+		c.mu.Unlock()
+	}()
 	if w == nil { // a second result
 		return
 	}

@@ -87,6 +87,7 @@ func (c *Client) heard(m *nats.Msg) {
 func (c *Client) tick(ctx context.Context) {
 	every := time.NewTicker(stateEvery / 2)
 	defer every.Stop()
+	var left strays
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -95,6 +96,9 @@ func (c *Client) tick(ctx context.Context) {
 		}
 		if n%2 == 0 {
 			c.announce(false)
+		}
+		if n%int(straysEvery/(stateEvery/2)) == 0 {
+			_ = left.sweep(ctx, c.js, c.objects) // the next look tries again
 		}
 		for _, text := range c.missing() {
 			c.cfg.Say(text)
@@ -146,24 +150,7 @@ func (c *Client) unfit(k *known) string {
 
 // look finds runs that no worker has. Perhaps the notice of the result was lost, or the task.
 func (c *Client) look(ctx context.Context) {
-	var again []*waiting
-	lost := false
-	c.mu.Lock()
-	free := c.slots()
-	for _, k := range c.workers {
-		if c.useful(k) {
-			free -= len(k.state.Running)
-		}
-	}
-	for _, w := range c.pending {
-		silent := time.Since(w.seen)
-		lost = lost || w.worker != "" && silent > 2*ackWait
-		if silent > lostAfter && free > 0 {
-			again = append(again, w)
-			w.seen = time.Now()
-		}
-	}
-	c.mu.Unlock()
+	again, lost := c.lost(time.Now())
 	if lost {
 		c.list(ctx)
 	}
@@ -175,4 +162,42 @@ func (c *Client) look(ctx context.Context) {
 			cancel()
 		}
 	}
+}
+
+// lost returns the runs whose task must be sent again, and whether a notice of a result may be lost. A task is lost if workers have had
+// room for it for some time and none took it.
+func (c *Client) lost(now time.Time) (again []*waiting, notice bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for world := range c.codes {
+		if !c.hasRoom(world) {
+			delete(c.idle, world)
+		} else if c.idle[world].IsZero() {
+			c.idle[world] = now
+		}
+	}
+	for _, w := range c.pending {
+		silent, idle := now.Sub(w.seen), c.idle[w.run.World]
+		notice = notice || w.worker != "" && silent > 2*ackWait
+		if silent > lostAfter && !idle.IsZero() && now.Sub(idle) > ackWait {
+			again = append(again, w)
+			w.seen = now
+		}
+	}
+	return again, notice
+}
+
+// hasRoom reports whether a worker of the build can take one more run of a world. A run in the lab is alone on its worker. The caller
+// holds mu.
+func (c *Client) hasRoom(world string) bool {
+	for _, k := range c.workers {
+		most := k.state.Slots
+		if world == experiment.WorldLab {
+			most = 1
+		}
+		if time.Since(k.seen) < silentAfter && k.state.Codes[world] == c.codes[world] && len(k.state.Running) < most {
+			return true
+		}
+	}
+	return false
 }
