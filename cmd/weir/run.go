@@ -247,6 +247,9 @@ func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f r
 // conclude decides the claims and prints the results.
 func (m *outcome) conclude(stdout, stderr io.Writer) error {
 	defer m.close()
+	if m.err != nil {
+		m.flags.summary = "" // it would replace that of the whole experiment
+	}
 	err := conclude(m.doc, m.plan, m.flags, stdout, stderr)
 	if code := (*exitCode)(nil); m.err != nil && errors.As(err, &code) {
 		err = nil // half an experiment cannot refute a claim
