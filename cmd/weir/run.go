@@ -92,6 +92,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			switch {
 			case f.check && f.schema:
 				return usageError(errors.New("--check and --schema exclude each other: use one of them"))
+			case f.check && (f.json || f.out != ""):
+				return usageError(errors.New("--check runs nothing, so --json and --out have no effect: leave them out"))
 			case f.resume != resumeNothing && f.withoutMeasuring:
 				return usageError(errors.New("--resume and --without-measuring exclude each other: runs without measurements are not stored"))
 			case f.resume != resumeNothing && f.out == "":
