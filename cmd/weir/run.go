@@ -51,6 +51,8 @@ func (f *runFlags) seeds(cmd *cobra.Command) error {
 		return usageError(errors.New("--seed and --seeds exclude each other: use one of them"))
 	case some && f.options.SeedCount < 1:
 		return usageError(fmt.Errorf("--seeds %d is out of range: use at least 1", f.options.SeedCount))
+	case one && f.seed < 0:
+		return usageError(fmt.Errorf("--seed %d is out of range: use at least 0", f.seed))
 	case one:
 		f.options.Seeds = []int64{f.seed}
 	}
