@@ -19,8 +19,8 @@ const maxPoints = 10_000
 // open, on the median over seeds of LEFT - RIGHT. An absent metric or a division by 0 leaves Holds nil.
 //
 // A claim is Undecided if it is about a scheme that was skipped or was not asked for (requested; none means all),
-// or about a value of an axis that was not run: spread and first_below are about all of them. It is also Undecided
-// if one of its runs, with any seed, was cut short, or if an unmet setting is fatal to it or to a group of it.
+// or about a value of an axis that was not run. spread and first_below are about all values of their axis. It is
+// also Undecided if one of its runs, with any seed, was cut short, or if an unmet setting is fatal to it.
 func Decide(claims []Statement, doc *result.Document, requested []string) []result.Claim {
 	var out []result.Claim
 	for _, s := range claims {
