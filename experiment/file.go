@@ -130,7 +130,7 @@ type Traffic struct {
 	GiveUp      law.Duration `json:"give_up,omitempty" jsonschema_description:"a flow that lasts longer than this is aborted and counts as unfinished"`
 	Connection  string       `json:"connection,omitempty" jsonschema:"enum=new,enum=persistent" jsonschema_description:"a connection for each request (default), or one for all"`
 	Deadline    law.Duration `json:"deadline,omitempty" jsonschema_description:"from a flow's start"`
-	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate of the payload"`
+	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate; tcp: of the payload; udp: of the packets, with IPv4 and UDP headers"`
 	// Think is how long the answering program of a pull takes before it answers: uniform from the first to the second value.
 	Think [2]law.Duration `json:"think,omitzero" jsonschema_description:"pull: [least, most]: the asked program answers after a time that is uniform between both, drawn for each request (default: at once)"`
 	// Batch is the distance of the times at which the answering programs of a pull run.

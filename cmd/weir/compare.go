@@ -40,7 +40,7 @@ those directories. Versions, worlds and schemes may differ.
 If A and B have the same seeds, the interval is that of the differences seed by seed. Otherwise the two sides
 count as independent. --scheme, --world and --at select what is compared, also within one result.
 
-Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.`,
+Exit code: 0 done, 1 error, or with --fail-over a difference beyond it or no interval, 2 usage.`,
 		Example: `  weir compare out/before out/after
   weir compare out/before out/after --metric mice.fct_ms.p99,bottleneck.drops --fail-over 5%
   weir compare out/incast --scheme droptail,ecn
@@ -57,7 +57,7 @@ Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.
 	flags.StringArrayVar(&f.at, "at", nil, "AXIS=V: this value alone; AXIS=V,W: A's V against B's W (repeatable)")
 	flags.StringSliceVar(&f.metrics, "metric", nil, "metrics by their paths, as mice.fct_ms.p99 (default: the main ones)")
 	flags.Float64Var(&f.confidence, "confidence", 95, "confidence of the intervals, in per cent")
-	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 if a metric differs by more than this and its interval excludes 0")
+	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 if a metric differs by more than this and its interval excludes 0, or if there is no interval")
 	flags.BoolVar(&f.all, "all", false, "show every metric, not only the ten of each pair with the largest differences")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of a table")
 	return cmd
@@ -91,6 +91,9 @@ func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) err
 		}
 	} else if err := report.Comparison(stdout, c, f.all || len(f.metrics) > 0); err != nil {
 		return err
+	}
+	if f.failOver != "" && !c.HasInterval() {
+		return errors.New("--fail-over needs an interval, and no compared metric has one: run two or more seeds on each side")
 	}
 	if beyond := c.Beyond(share); f.failOver != "" && len(beyond) > 0 {
 		more := ""

@@ -36,7 +36,7 @@ claims, windows, figures or notes. Runs whose settings differ from FILE count as
 missing.
 
 With --summary RESULTS, write the input of docs/REPRODUCTION.md to RESULTS/WORLD/ID.json, with the
-figures as the paper draws them next to it. With --add, runs of other schemes in that summary stay:
+figures as the paper draws them next to it. An experiment with missing runs has no summary. With --add, runs of other schemes in that summary stay:
 so a new scheme needs no runs of the others.
 
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
@@ -138,6 +138,9 @@ func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr 
 	}
 	if len(doc.Runs) == 0 {
 		return fmt.Errorf("%s has none of the %d runs of %s: run them with 'weir run FILE --out %s --resume'", f.out, missing, plan.File.ID, f.out)
+	}
+	if missing > 0 && f.summary != "" {
+		return fmt.Errorf("%s: --summary needs all runs, and %d of %d are missing: run them with --resume, or leave out --summary", f.out, missing, len(plan.Runs))
 	}
 	if missing > 0 {
 		fmt.Fprintf(stderr, "%d of %d runs are missing: the report shows the others\n", missing, len(plan.Runs))

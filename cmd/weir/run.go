@@ -51,6 +51,8 @@ func (f *runFlags) seeds(cmd *cobra.Command) error {
 		return usageError(errors.New("--seed and --seeds exclude each other: use one of them"))
 	case some && f.options.SeedCount < 1:
 		return usageError(fmt.Errorf("--seeds %d is out of range: use at least 1", f.options.SeedCount))
+	case one && f.seed < 0:
+		return usageError(fmt.Errorf("--seed %d is out of range: use at least 0", f.seed))
 	case one:
 		f.options.Seeds = []int64{f.seed}
 	}
@@ -92,6 +94,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			switch {
 			case f.check && f.schema:
 				return usageError(errors.New("--check and --schema exclude each other: use one of them"))
+			case f.check && (f.json || f.out != ""):
+				return usageError(errors.New("--check runs nothing, so --json and --out have no effect: leave them out"))
 			case f.resume != resumeNothing && f.withoutMeasuring:
 				return usageError(errors.New("--resume and --without-measuring exclude each other: runs without measurements are not stored"))
 			case f.resume != resumeNothing && f.out == "":
@@ -247,6 +251,9 @@ func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f r
 // conclude decides the claims and prints the results.
 func (m *outcome) conclude(stdout, stderr io.Writer) error {
 	defer m.close()
+	if m.err != nil {
+		m.flags.summary = "" // it would replace that of the whole experiment
+	}
 	err := conclude(m.doc, m.plan, m.flags, stdout, stderr)
 	if code := (*exitCode)(nil); m.err != nil && errors.As(err, &code) {
 		err = nil // half an experiment cannot refute a claim

@@ -277,3 +277,33 @@ func TestAxisValuesAsNumbers(t *testing.T) {
 		}
 	}
 }
+
+// A run that was cut short has fewer drops because it was cut short.
+func TestPartialRun_DecidesNothing(t *testing.T) {
+	d := document(run{"lab", "a", 1, nil, 4}, run{"lab", "b", 1, nil, 6}, run{"lab", "a", 2, nil, 4}, run{"lab", "b", 2, nil, 6})
+	d.Runs[2].Partial = true
+	got, c := one(t, "a.mice.drops < b.mice.drops", d)
+	if got != "undecided" || c.Why != "a, seed 2: the run was cut short" {
+		t.Errorf("%s (%s)", got, c.Why)
+	}
+	if got, _ := one(t, "b.mice.drops > 5", d); got != "yes" {
+		t.Errorf("a claim about whole runs: %s", got)
+	}
+}
+
+// Over one value of an axis that has two, the spread is 0, which says nothing.
+func TestOverAxis_NeedsAllItsValues(t *testing.T) {
+	d := document(run{"sim", "a", 1, at{"cc": "cubic"}, 4}, run{"sim", "b", 1, at{"cc": "cubic"}, 4}, run{"sim", "b", 1, at{"cc": "reno"}, 9})
+	for _, file := range []string{`{"vary":[{"key":"guests.cc","values":["cubic","reno"]}]}`, `{"vary":[{"as":"cc","cases":{"cubic":{},"reno":{}}}]}`} {
+		d.File = []byte(file)
+		for _, text := range []string{"spread(a.mice.drops, cc) <= 1", "first_below(a.mice.drops, cc, 0.5) > 1"} {
+			got, c := one(t, text, d)
+			if got != "undecided" || c.Why != "a was run at 1 of 2 values of cc" {
+				t.Errorf("%s: %s (%s)", text, got, c.Why)
+			}
+		}
+		if got, c := one(t, "spread(b.mice.drops, cc) == 5", d); got != "yes" {
+			t.Errorf("over all values: %s (%s)", got, c.Why)
+		}
+	}
+}

@@ -19,8 +19,8 @@ const maxPoints = 10_000
 // open, on the median over seeds of LEFT - RIGHT. An absent metric or a division by 0 leaves Holds nil.
 //
 // A claim is Undecided if it is about a scheme that was skipped or was not asked for (requested; none means all),
-// or about a value of an axis that was not run. It is also Undecided if an unmet setting is fatal to one of its
-// runs, or to a group of it, with any seed.
+// or about a value of an axis that was not run. spread and first_below are about all values of their axis. It is
+// also Undecided if one of its runs, with any seed, was cut short, or if an unmet setting is fatal to it.
 func Decide(claims []Statement, doc *result.Document, requested []string) []result.Claim {
 	var out []result.Claim
 	for _, s := range claims {
@@ -146,7 +146,7 @@ func median(values []float64) float64 {
 type runs struct {
 	world    string
 	byScheme map[string][]*result.Run
-	axes     map[string]bool // declared by the file or found in a run
+	axes     map[string]int // number of values that the file declares; 0: the axis was found in a run only
 	skipped  map[string]string
 }
 
@@ -154,7 +154,7 @@ func newRuns(doc *result.Document, world string) *runs {
 	rs := &runs{world: world, byScheme: map[string][]*result.Run{}, axes: declaredAxes(doc.File), skipped: map[string]string{}}
 	for _, r := range doc.Runs {
 		for axis := range r.Axes {
-			rs.axes[axis] = true
+			rs.axes[axis] += 0
 		}
 		if r.World == world {
 			rs.byScheme[r.Scheme] = append(rs.byScheme[r.Scheme], r)
@@ -168,19 +168,23 @@ func newRuns(doc *result.Document, world string) *runs {
 	return rs
 }
 
-// declaredAxes reads the names of the axes from the file in a document.
-func declaredAxes(file json.RawMessage) map[string]bool {
+// declaredAxes reads the axes, each with the number of its values, from the file in a document.
+func declaredAxes(file json.RawMessage) map[string]int {
 	var f struct {
-		Vary []struct{ As, Key string }
+		Vary []struct {
+			As, Key string
+			Values  []any
+			Cases   map[string]any
+		}
 	}
-	out := map[string]bool{}
+	out := map[string]int{}
 	if json.Unmarshal(file, &f) == nil {
 		for _, a := range f.Vary {
 			name := a.As
 			if name == "" {
 				name = a.Key[strings.LastIndexByte(a.Key, '.')+1:]
 			}
-			out[name] = true
+			out[name] = len(a.Values) + len(a.Cases)
 		}
 	}
 	return out
@@ -219,12 +223,19 @@ func (c *Claim) notRun(rs *runs, requested []string) string {
 		}
 		for _, b := range p.At {
 			values := rs.values(p.Scheme, b.Axis)
-			if len(rs.byScheme[p.Scheme]) > 0 && (!rs.axes[b.Axis] || len(values) > 0 && !slices.ContainsFunc(values, b.is)) {
+			_, known := rs.axes[b.Axis]
+			if len(rs.byScheme[p.Scheme]) > 0 && (!known || len(values) > 0 && !slices.ContainsFunc(values, b.is)) {
 				return fmt.Sprintf("%s=%s was not run", b.Axis, b.Value)
 			}
 		}
-		if p.Over != "" && len(rs.byScheme[p.Scheme]) > 0 && len(rs.values(p.Scheme, p.Over)) == 0 {
+		if p.Over == "" || len(rs.byScheme[p.Scheme]) == 0 {
+			continue
+		}
+		switch n := len(rs.values(p.Scheme, p.Over)); {
+		case n == 0:
 			return fmt.Sprintf("%s was not run over %s", p.Scheme, p.Over)
+		case n < rs.axes[p.Over]:
+			return fmt.Sprintf("%s was run at %d of %d values of %s", p.Scheme, n, rs.axes[p.Over], p.Over)
 		}
 	}
 	return ""
@@ -272,15 +283,15 @@ func (c *Claim) openAxes(rs *runs) ([]openAxis, int) {
 	return out, points
 }
 
-// fatalError reports an unmet setting without which a run decides nothing.
+// fatalError reports why a run decides nothing: an unmet setting, or it was cut short.
 type fatalError struct {
 	scheme string
 	seed   int64
-	unmet  result.Unmet
+	why    string
 }
 
 func (e *fatalError) Error() string {
-	return fmt.Sprintf("%s, seed %d: %s", e.scheme, e.seed, e.unmet.Text)
+	return fmt.Sprintf("%s, seed %d: %s", e.scheme, e.seed, e.why)
 }
 
 // run finds the run that a path selects here; axis over, if not empty, has the value given. An axis that the
@@ -290,8 +301,11 @@ func (e *env) run(p *Path, over, value string) (*result.Run, error) {
 		if r.Seed != e.seed || !e.fits(p, r, over, value) {
 			continue
 		}
+		if r.Partial { // counts and times of a part do not compare with those of a whole run
+			return nil, &fatalError{p.Scheme, e.seed, "the run was cut short"}
+		}
 		if u, fatal := r.FatalTo(p.Names); fatal {
-			return nil, &fatalError{p.Scheme, e.seed, u}
+			return nil, &fatalError{p.Scheme, e.seed, u.Text}
 		}
 		return r, nil
 	}

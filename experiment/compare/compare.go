@@ -167,6 +167,13 @@ func (c *Comparison) sum(o Options) error {
 	return nil
 }
 
+// HasInterval reports whether a metric has an interval. Without one, no difference is significant.
+func (c *Comparison) HasInterval() bool {
+	return slices.ContainsFunc(c.Pairs, func(p *Pair) bool {
+		return slices.ContainsFunc(p.Metrics, func(d Difference) bool { return d.Low != nil })
+	})
+}
+
 // Beyond lists, in words, the differences that are significant and larger than the share of A's value.
 func (c *Comparison) Beyond(share float64) []string {
 	var out []string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -65,7 +66,12 @@ func added(old, doc *result.Document) error {
 		return fmt.Errorf("its runs have the seeds %v, and those to add %v: a claim needs the same", a, b)
 	}
 	doc.Runs = append(kept.Runs, doc.Runs...)
-	doc.Skipped = slices.DeleteFunc(slices.Clone(old.Skipped), func(s result.Skip) bool { return in(doc.Runs, s.Scheme) })
+	doc.Skipped = slices.DeleteFunc(slices.Concat(doc.Skipped, old.Skipped), func(s result.Skip) bool {
+		return slices.ContainsFunc(doc.Runs, func(r *result.Run) bool { return r.Scheme == s.Scheme && r.World == s.World })
+	})
+	order := func(a, b result.Skip) int { return strings.Compare(a.World+" "+a.Scheme, b.World+" "+b.Scheme) }
+	slices.SortStableFunc(doc.Skipped, order)
+	doc.Skipped = slices.CompactFunc(doc.Skipped, func(a, b result.Skip) bool { return order(a, b) == 0 })
 	return nil
 }
 
@@ -101,8 +107,8 @@ func drawAgain(dir string, doc *result.Document) error {
 	return nil
 }
 
-// AsksFor reports whether a file asks for the runs of a document, as the document's own file did. Claims, figures, windows,
-// and schemes that were not run do not count.
+// AsksFor reports whether a file asks for the runs of a document, as the document's own file did. Claims, figures, and the
+// schemes and windows that the runs do not have do not count.
 func AsksFor(file json.RawMessage, doc *result.Document) bool {
 	before, errBefore := askedOf(doc.File, doc)
 	now, errNow := askedOf(file, doc)
@@ -126,7 +132,13 @@ func askedOf(file json.RawMessage, doc *result.Document) (map[string]any, error)
 		delete(f, "lab")
 	}
 	if measure, ok := f["measure"].(map[string]any); ok {
-		delete(measure, "windows")
+		windows, _ := measure["windows"].(map[string]any)
+		maps.DeleteFunc(windows, func(label string, _ any) bool {
+			return !in(func(r *result.Run) bool { return hasWindow(r, label) })
+		})
+		if len(windows) == 0 {
+			delete(measure, "windows")
+		}
 	}
 	schemes, _ := f["schemes"].([]any)
 	var ran []any
@@ -139,4 +151,17 @@ func askedOf(file json.RawMessage, doc *result.Document) (map[string]any, error)
 	}
 	f["schemes"] = ran
 	return f, nil
+}
+
+// hasWindow reports whether a run, or a run of a table, has metrics in a window.
+func hasWindow(r *result.Run, label string) bool {
+	if _, ok := r.Windows[label]; ok {
+		return true
+	}
+	for path := range r.Figures {
+		if strings.HasPrefix(path, label+".") {
+			return true
+		}
+	}
+	return false
 }

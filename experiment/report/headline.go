@@ -76,7 +76,7 @@ func effects(doc *result.Document, base, main *cell) []string {
 		}
 	}
 	if text := percent(base, main, rated); text != "" {
-		out = append(out, "goodput "+text)
+		out = append(out, "throughput "+text)
 	}
 	if text := arrow(base, main, []string{result.AllPorts, "drops"}, ""); text != "" {
 		out = append(out, "drops "+text)

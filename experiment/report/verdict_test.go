@@ -34,7 +34,7 @@ func two() *result.Document {
 
 func TestHeadline(t *testing.T) {
 	doc := two()
-	want := "p99 2031 -> 22.3 ms, goodput -2.7 %, drops 36878 -> 64: mine against droptail (simulator, 3 seeds)."
+	want := "p99 2031 -> 22.3 ms, throughput -2.7 %, drops 36878 -> 64: mine against droptail (simulator, 3 seeds)."
 	if got := Headline(doc); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -51,7 +51,7 @@ func TestHeadline(t *testing.T) {
 		t.Error("the verdict does not stand at the top of the page")
 	}
 	doc.Runs = doc.Runs[:1]
-	if got := Headline(doc); got != "p99 2031 ms, goodput 176 Mbit/s, drops 36878: droptail (simulator, 1 seed)." {
+	if got := Headline(doc); got != "p99 2031 ms, throughput 176 Mbit/s, drops 36878: droptail (simulator, 1 seed)." {
 		t.Errorf("of one scheme: %q", got)
 	}
 	if got := Headline(&result.Document{}); got != "" {
