@@ -137,12 +137,29 @@ TABLE(came, LRU_HASH, HOST_CAME, struct host_pair, __u64); // marked packets fro
 TABLE(came_total, ARRAY, 1, __u32, __u64); // of all pairs, also evicted ones
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);
 
+// Takes the VLAN tags out of the key of a segment that has some. A bridge that filters VLANs tags what leaves by the uplink, and not what
+// leaves by the VM's port: with the tags a connection would have a key for each direction.
+static __always_inline void key_without_vlans(struct flow_key *key, const struct segment *s)
+{
+	const volatile __u32 *k = flow_digest_key + DIGEST_WORDS - 2; // the term of segment_digest that has the tags
+	__u32 ports = s->side ? ports_swapped(s->ports) : s->ports;
+
+	if (!s->is_ipv6) {
+		key->word[1] = (__u32)key->word[1];
+		return;
+	}
+	for (int n = 0; n < 2; n++, k += DIGEST_WORDS)
+		key->word[n] += (__u64)(ports + k[0]) * k[1] - (__u64)(ports + k[0]) * (s->vlans + k[1]);
+}
+
 // Returns the key of a VM's connection. Tenants may use the same addresses, so it has the VM: mixed in under a secret, because
-// a lookup of 16 bytes takes less time than one of 24.
+// a lookup of 16 bytes takes less time than one of 24. It has no VLAN tags, as the keys of grants have none.
 static __always_inline struct flow_key key_of(const struct segment *s, __u32 vm)
 {
 	struct flow_key key = s->key;
 
+	if (unlikely(s->vlans))
+		key_without_vlans(&key, s);
 	key.word[1] ^= ((__u64)flow_digest_key[18] << 32 | flow_digest_key[19] | 1) * vm;
 	return key;
 }
