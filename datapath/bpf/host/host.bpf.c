@@ -25,7 +25,7 @@ int weir_host_vm(struct __sk_buff *ctx)
 	if (guest_check(ctx, &from, &vm, &senders) == GUEST_DROP)
 		return TCX_DROP;
 	if (senders)
-		senders->relaxed += packets_of(ctx);
+		senders->local += packets_of(ctx);
 	if (!id--)
 		return TCX_NEXT;
 	stats = bpf_map_lookup_elem(&counts, &id);

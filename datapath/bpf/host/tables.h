@@ -102,8 +102,9 @@ struct host_counts {
 	__u64 is_signed;  // granted, but its connection is signed
 	__u64 unwritable; // the kernel had no memory to make it writable
 	__u64 sent;
-	__u64 relaxed;       // passed, in the relaxed class
-	__u64 in_class;      // passed, in the VM's limited class
+	__u64 local;         // passed, to another VM of this host
+	__u64 relaxed;       // passed by the uplink, in the relaxed class
+	__u64 in_class;      // passed by the uplink, in the VM's limited class
 	__u64 control;       // dropped: a frame of Weir's control protocols
 	__u64 spoofed_mac;   // dropped
 	__u64 spoofed_ip;    // dropped
