@@ -13,6 +13,7 @@
 #include "../../core/vmecn.h"
 #include "../lib/counts.h"
 #include "../lib/segment.h"
+#include "../lib/vlans.h"
 
 #define HOST_VMS 4096
 #define HOST_ADDRESSES 16
@@ -138,21 +139,6 @@ TABLE(pending, LRU_HASH, 16384, struct flow_key, struct host_connection);
 TABLE(came, LRU_HASH, HOST_CAME, struct host_pair, __u64); // marked packets from a peer to a VM
 TABLE(came_total, ARRAY, 1, __u32, __u64); // of all pairs, also evicted ones
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);
-
-// Takes the VLAN tags out of the key of a segment that has some. A bridge that filters VLANs tags what leaves by the uplink, and not what
-// leaves by the VM's port: with the tags a connection would have a key for each direction.
-static __always_inline void key_without_vlans(struct flow_key *key, const struct segment *s)
-{
-	const volatile __u32 *k = flow_digest_key + DIGEST_WORDS - 2; // the term of segment_digest that has the tags
-	__u32 ports = s->side ? ports_swapped(s->ports) : s->ports;
-
-	if (!s->is_ipv6) {
-		key->word[1] = (__u32)key->word[1];
-		return;
-	}
-	for (int n = 0; n < 2; n++, k += DIGEST_WORDS)
-		key->word[n] += (__u64)(ports + k[0]) * k[1] - (__u64)(ports + k[0]) * (s->vlans + k[1]);
-}
 
 // Returns the key of a VM's connection. Tenants may use the same addresses, so it has the VM: mixed in under a secret, because
 // a lookup of 16 bytes takes less time than one of 24. It has no VLAN tags, as the keys of grants have none.
