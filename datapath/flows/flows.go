@@ -7,6 +7,7 @@ package flows
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -99,12 +100,12 @@ func (f *Flows) Remove(n uint32) error {
 	}
 	p := f.ports[at]
 	f.ports = slices.Delete(f.ports, at, at+1)
-	err := p.close()
-	for key := range f.known {
+	err := errors.Join(p.close(), f.each(func(key *kernelSentKey, _ *kernelSentFlow) {
 		if key.Port == n {
-			f.drop(key)
+			f.drop(*key)
 		}
-	}
+	}))
+	maps.DeleteFunc(f.known, func(key kernelSentKey, _ *known) bool { return key.Port == n }) // the table may have evicted it
 	return err
 }
 

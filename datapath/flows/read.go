@@ -49,18 +49,9 @@ func (f *Flows) Read(now time.Duration, out []Change) ([]Change, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reading++
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := f.maps.Sent.BatchLookup(&cursor, f.keys, f.values, nil)
-		for i := range n {
-			out = f.see(now, &f.keys[i], &f.values[i], out)
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			break // the end of the table
-		}
-		if err != nil {
-			return out, fmt.Errorf("flows: read the table: %w", err)
-		}
+	err := f.each(func(key *kernelSentKey, v *kernelSentFlow) { out = f.see(now, key, v, out) })
+	if err != nil {
+		return out, err
 	}
 	for key, k := range f.known {
 		quiet := now - k.changed
@@ -71,6 +62,23 @@ func (f *Flows) Read(now time.Duration, out []Change) ([]Change, error) {
 		}
 	}
 	return out, nil
+}
+
+// each calls do for each entry of the table.
+func (f *Flows) each(do func(key *kernelSentKey, v *kernelSentFlow)) error {
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := f.maps.Sent.BatchLookup(&cursor, f.keys, f.values, nil)
+		for i := range n {
+			do(&f.keys[i], &f.values[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil // the end of the table
+		}
+		if err != nil {
+			return fmt.Errorf("flows: read the table: %w", err)
+		}
+	}
 }
 
 // see compares an entry with the reading before.

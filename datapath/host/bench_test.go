@@ -39,7 +39,7 @@ func perRun(b *testing.B, p *ebpf.Program, in []byte, from uint32) float64 {
 // hostBench is the host's programs with VM 1 in its tables, and a known connection.
 type hostBench struct{ hosttest.HostObjects }
 
-func newBench(b *testing.B) *hostBench {
+func newBench(b testing.TB) *hostBench {
 	b.Helper()
 	spec, err := hosttest.LoadHost()
 	if err != nil {
@@ -162,7 +162,7 @@ func BenchmarkHost(b *testing.B) {
 }
 
 // counted sums a counter over the CPUs and resets all counters to 0.
-func (h *hostBench) counted(b *testing.B, counter func(c *hosttest.HostHostCounts) uint64) (sum uint64) {
+func (h *hostBench) counted(b testing.TB, counter func(c *hosttest.HostHostCounts) uint64) (sum uint64) {
 	b.Helper()
 	var cpus []hosttest.HostHostCounts
 	if err := h.Counts.Lookup(uint32(0), &cpus); err != nil {

@@ -27,8 +27,9 @@ type Stats struct {
 	Unwritable uint64 // the kernel had no memory to make it writable
 
 	Sent       uint64 // by the VM; the sum of the counters down to Malformed
-	Relaxed    uint64 // passed, without a rate limit
-	InClass    uint64 // passed, in the VM's limited class
+	Local      uint64 // passed, to another VM of this host: by no uplink
+	Relaxed    uint64 // passed by the uplink, without a rate limit
+	InClass    uint64 // passed by the uplink, in the VM's limited class
 	Control    uint64 // dropped: frames of Weir's control protocols
 	SpoofedMAC uint64 // dropped: from another MAC address
 	SpoofedIP  uint64 // dropped: from another IP address
@@ -88,6 +89,7 @@ func (s *Stats) add(c *hostHostCounts) {
 	s.Signed += c.IsSigned
 	s.Unwritable += c.Unwritable
 	s.Sent += c.Sent
+	s.Local += c.Local
 	s.Relaxed += c.Relaxed
 	s.InClass += c.InClass
 	s.Control += c.Control
@@ -119,8 +121,8 @@ func (h *Host) Limited(vm law.VM) (uint64, bool) {
 	return n, true
 }
 
-// Sent adds to out how many packets of each VM have passed so far, as they are on the wire. Packets that are dropped because a VM may not
-// send them do not count: they must not make a VM active. It costs one lookup a VM.
+// Sent adds to out how many packets of each VM have passed by the uplink so far, as they are on the wire. Packets to VMs of this host do not
+// count, nor those that are dropped because a VM may not send them: they must not make a VM active. It costs one lookup a VM.
 func (h *Host) Sent(out map[law.VM]uint64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

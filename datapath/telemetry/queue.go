@@ -64,25 +64,30 @@ func (t *Telemetry) addQueue(p *port) error {
 	}
 	for _, q := range t.queues {
 		if q.cookie == cookie {
-			if err := q.readPart([]*queue{p.queue}); err != nil {
-				return err
-			}
-			q.ports = append(q.ports, p.queue)
-			return nil
+			return q.add(p.queue)
 		}
 	}
-	q := &queues{cookie: cookie, ports: []*queue{p.queue}, in: make([]byte, answerBytes)}
+	q := &queues{cookie: cookie, in: make([]byte, answerBytes)}
 	err = p.In(func() (err error) {
 		if q.socket, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); err != nil {
 			return err
 		}
+		t.queues = append(t.queues, q) // Close closes the socket
 		return unix.SetsockoptTimeval(q.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerSeconds})
 	})
 	if err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
 	}
-	t.queues = append(t.queues, q)
-	return q.readPart(q.ports)
+	return q.add(p.queue)
+}
+
+// add has a port's queue read from now on, if it can be read.
+func (q *queues) add(p *queue) error {
+	if err := q.readPart([]*queue{p}); err != nil {
+		return err
+	}
+	q.ports = append(q.ports, p)
+	return nil
 }
 
 func (q *queues) close() error { return unix.Close(q.socket) }

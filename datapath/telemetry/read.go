@@ -65,4 +65,8 @@ func (t *Telemetry) Read(r *Reading) error {
 }
 
 // Late returns how often a port's counts had to wait for the next reading.
-func (t *Telemetry) Late() uint64 { return t.late }
+func (t *Telemetry) Late() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.late
+}

@@ -14,6 +14,7 @@
 #ifndef QUEUES
 #define QUEUES 8
 #endif
+static_assert(QUEUES > 1 && (QUEUES & (QUEUES - 1)) == 0, "tuser has a whole number of bits for each queue");
 
 struct frame {
 	std::vector<uint8_t> data;

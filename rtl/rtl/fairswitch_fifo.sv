@@ -5,7 +5,7 @@
 `default_nettype none
 module fairswitch_fifo #(
 	parameter int WIDTH = 8,
-	parameter int DEPTH = 32 // a power of 2
+	parameter int DEPTH = 32 // a power of 2, 2 or more
 ) (
 	input  wire               clk,
 	input  wire               rst,
@@ -17,6 +17,10 @@ module fairswitch_fifo #(
 	output wire               full
 );
 	localparam int ADDR = $clog2(DEPTH);
+
+	if (DEPTH < 2 || 1 << ADDR != DEPTH) begin : gen_check
+		$error("DEPTH is a power of 2, 2 or more");
+	end
 
 	reg [WIDTH-1:0] store [0:DEPTH-1];
 	reg [ADDR-1:0] head, tail; // head: of the entry behind the output

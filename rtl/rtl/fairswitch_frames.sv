@@ -42,6 +42,11 @@ module fairswitch_frames #(
 	output reg                 marked,
 	output reg                 rewritten
 );
+	// A frame waits until its TCP header has ended: at byte 102 behind two tags and all options of IPv4.
+	if (BEATS * DATA_W < 102 * 8) begin : gen_check
+		$error("BEATS has no room for a header");
+	end
+
 	localparam int USER_W = 2*QW, BEAT_W = DATA_W + DATA_W/8 + 1 + USER_W, FL = $clog2(FRAMES);
 
 	// ------------------------------------------------------------------ transfers in

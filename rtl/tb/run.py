@@ -17,6 +17,8 @@ OUT = TB.parent.parent / "out" / "rtl" / "cocotb"
 UNITS = {"div32": {}, "mul16": {}, "checksum": {}, "ecn_mark": {}, "window": {}, "counter": {}, "regs": {}, "fifo": {}, "skid": {},
          "delay": {"WIDTH": 8, "CYCLES": 5}, "avg32": {"QUEUES": 4, "QW": 2}}
 WIDE = {"parser": "streams", "rewrite": "streams", "frames": "block", "": "block"}
+# Parameters that would lose words, or wait for ever: a module must refuse them.
+REFUSED = [("fifo", "DEPTH=24"), ("frames", "BEATS=8"), ("frames", "FRAMES=1"), ("parser", "DATA_W=32")]
 WIDTHS = [int(w) for w in os.environ.get("RTL_WIDTHS", "64 512").split()]
 
 
@@ -26,13 +28,19 @@ def run(module, test, parameters, width):
     shutil.rmtree(build, ignore_errors=True)  # an old precompiled header does not fit other options
     runner = get_runner("verilator")
     runner.build(sources=[RTL / f"{top}.sv"], hdl_toplevel=top, build_dir=build, parameters=parameters, timescale=("1ns", "1ps"),
-                 build_args=["-Wno-fatal", "-O3", "-y", str(RTL), "--x-assign", "fast"],
+                 build_args=["-Wno-fatal", "-Werror-USERERROR", "-O3", "-y", str(RTL), "--x-assign", "fast"],
                  log_file=build.with_suffix(".build.log"))
     results = runner.test(hdl_toplevel=top, test_module=f"test_fairswitch_{test}", test_dir=TB, build_dir=build,
                           log_file=build.with_suffix(".log"), results_xml=str(build.with_suffix(".xml")),
                           extra_env={"TOP": top, "WIDTH": str(width), "MODEL": str(OUT / "model.so"), "COCOTB_REDUCED_LOG_FMT": "1"})
     tests, failed = get_results(results)
     return tests, failed
+
+
+def refuses(module, parameter):
+    lint = ["verilator", "--lint-only", "-Wno-fatal", "-Werror-USERERROR", "-y", RTL, RTL / f"fairswitch_{module}.sv"]
+    built = [subprocess.run(lint + more, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT).returncode for more in ([], ["-G" + parameter])]
+    return built[0] == 0 and built[1] != 0
 
 
 def prepare():
@@ -64,6 +72,13 @@ def main(only):
         print(f"{name}, {width} bit: {'FAILED, see out/rtl/cocotb' if failed else 'passed'}", flush=True)
         passed += not failed
         failures += bool(failed)
+    for module, parameter in REFUSED:
+        if only and module not in only:
+            continue
+        refused = refuses(module, parameter)
+        print(f"{module}, {parameter}: {'refused' if refused else 'FAILED: not refused'}", flush=True)
+        passed += refused
+        failures += not refused
     print(f"{passed} passed, {failures} failed")
     return 1 if failures or not passed else 0
 

@@ -6,7 +6,6 @@
 #define WEIR_BPF_HOST_CAME_H
 
 #include "tables.h"
-#include "../lib/counts.h"
 #include "../lib/frame.h"
 
 const volatile __u32 count_came = 0;
@@ -15,7 +14,7 @@ const volatile __u32 count_came = 0;
 __noinline int came_count(struct __sk_buff *ctx, __u32 vm)
 {
 	struct host_pair pair = {.vm = vm};
-	__u64 packets = packets_of(ctx), *n;
+	__u64 packets = wire_packets(ctx), *n;
 	__u32 zero = 0, destination[4];
 	struct frame f = {};
 

@@ -11,7 +11,9 @@
 #include "../../core/grant.h"
 #include "../../core/handshake.h"
 #include "../../core/vmecn.h"
+#include "../lib/counts.h"
 #include "../lib/segment.h"
+#include "../lib/vlans.h"
 
 #define HOST_VMS 4096
 #define HOST_ADDRESSES 16
@@ -102,8 +104,9 @@ struct host_counts {
 	__u64 is_signed;  // granted, but its connection is signed
 	__u64 unwritable; // the kernel had no memory to make it writable
 	__u64 sent;
-	__u64 relaxed;       // passed, in the relaxed class
-	__u64 in_class;      // passed, in the VM's limited class
+	__u64 local;         // passed, to another VM of this host
+	__u64 relaxed;       // passed by the uplink, in the relaxed class
+	__u64 in_class;      // passed by the uplink, in the VM's limited class
 	__u64 control;       // dropped: a frame of Weir's control protocols
 	__u64 spoofed_mac;   // dropped
 	__u64 spoofed_ip;    // dropped
@@ -138,13 +141,27 @@ TABLE(came_total, ARRAY, 1, __u32, __u64); // of all pairs, also evicted ones
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);
 
 // Returns the key of a VM's connection. Tenants may use the same addresses, so it has the VM: mixed in under a secret, because
-// a lookup of 16 bytes takes less time than one of 24.
+// a lookup of 16 bytes takes less time than one of 24. It has no VLAN tags, as the keys of grants have none.
 static __always_inline struct flow_key key_of(const struct segment *s, __u32 vm)
 {
 	struct flow_key key = s->key;
 
+	if (unlikely(s->vlans))
+		key_without_vlans(&key, s);
 	key.word[1] ^= ((__u64)flow_digest_key[18] << 32 | flow_digest_key[19] | 1) * vm;
 	return key;
+}
+
+// Returns the number of packets on the wire. A large packet that a guest leaves to its virtio device has no number of segments yet: the
+// kernel counts them later. It counts as its whole segments, with the shortest headers of TCP.
+static __always_inline __u64 wire_packets(const struct __sk_buff *ctx)
+{
+	__u32 headers = FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES, segments;
+
+	if (likely(ctx->gso_segs || !ctx->gso_size || ctx->len < headers))
+		return packets_of(ctx);
+	segments = (ctx->len - headers) / ctx->gso_size;
+	return segments ? segments : 1;
 }
 
 // Returns the index of the VM behind a port, and 1; 0: there is none. One program serves all VMs, so that 1000 of them are set

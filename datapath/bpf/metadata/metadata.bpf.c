@@ -8,7 +8,7 @@
 //   ICMPv6 solicitation       type 135, target address at 8: sent to a multicast address
 //   IPv4, IPv6                destination; TCP and ICMP. Fragments and other protocols are dropped
 //
-// All else passes. The port's ifindex says whose frame it is. A port has a budget of frames, so that a flood of one VM leaves room for others.
+// All else passes, and so do frames with VLAN tags. The port's ifindex says whose frame it is. A port has a budget of frames, so that a flood of one VM leaves room for others.
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../lib/frame.h"
@@ -111,6 +111,8 @@ static __always_inline enum metadata_verdict metadata_judge(struct __sk_buff *ct
 {
 	__u32 target;
 
+	if (ctx->vlan_present) // ctx->protocol is behind the tag
+		return METADATA_PASS;
 	switch (ctx->protocol) {
 	case bpf_htons(FRAME_ETH_P_IPV4):
 		return ipv4_address ? metadata_ipv4(ctx) : METADATA_PASS;

@@ -75,6 +75,7 @@ type HostHostCounts struct {
 	IsSigned   uint64
 	Unwritable uint64
 	Sent       uint64
+	Local      uint64
 	Relaxed    uint64
 	InClass    uint64
 	Control    uint64
