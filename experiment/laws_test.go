@@ -31,7 +31,7 @@ func TestLawDefaultsAreAllowed(t *testing.T) {
 		}
 		fields := l.fields()
 		if l.Name == "fairq" {
-			for _, later := range []string{"fairswitch", "promises", "credits", "hold_requests", "repair_losses", "longest_wait"} {
+			for _, later := range []string{"fairswitch", "start", "promises", "credits", "hold_requests", "repair_losses", "longest_wait"} {
 				values[later] = false // not written when false: runs stored before this field keep their names
 			}
 		}

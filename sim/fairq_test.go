@@ -95,8 +95,9 @@ func TestFairQ_Incast(t *testing.T) {
 	if n := len(values); n < 299 || n > 301 {
 		t.Errorf("%d samples of the law in 3 s", n)
 	}
+	// After a burst up to a half of the 16 long flows pause until the queue is at its target again.
 	for at, v := range values {
-		if flows, grant := v["flows"], v["grant_bytes"]; at > time.Second && (flows < 10 || flows > 32 || grant != v["window_bytes"] || grant < 1460) {
+		if flows, grant := v["flows"], v["grant_bytes"]; at > time.Second && (flows < 8 || flows > 32 || grant != v["window_bytes"] || grant < 1460) {
 			t.Fatalf("after %v: %v", at, v)
 		}
 	}

@@ -46,6 +46,7 @@ var keysOfLaws = map[string][]keyCase{
 	"params of fairq.target_fraction":    {{set: "schemes.droptail.params.target_fraction=0.5", with: keysFairQ}},
 	"params of fairq.gain":               {{set: "schemes.droptail.params.gain=code", with: keysFairQ}},
 	"params of fairq.aggregate":          {{set: "schemes.droptail.params.aggregate=false", with: keysFairQ}},
+	"params of fairq.start":              {{set: "schemes.droptail.params.start=target", with: keysFairQ}},
 	"params of fairq.count":              {{set: "schemes.droptail.params.count=handshake", with: keysFairQ}},
 	"params of fairq.min_window":         {{set: "schemes.droptail.params.min_window=9KB", with: keysFairQ}},
 	"params of fairq.max_window":         {{set: "schemes.droptail.params.max_window=3KB", with: keysFairQ}},

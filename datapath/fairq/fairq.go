@@ -80,6 +80,7 @@ type Law struct {
 	Period      time.Duration // M*T: time between updates, T .. 1 s
 	FloorBytes  uint32        // least window of a flow; 0: the flow's own MSS (FQ-12)
 	CapBytes    uint32        // largest window of a flow, near C*RTT + αB; 0: none
+	StartBytes  uint32        // sum of all windows while the port has no flows; 0: TargetBytes
 	Gain        Gain
 	SlowStart   SlowStart
 	Variant     Variant
@@ -195,7 +196,7 @@ const (
 	liveEpochs    = 4  // epochs that a direction is counted for
 	latelySweeps  = 4  // sweeps
 	portNameBytes = 32 // of struct port_config
-	schemaVersion = 12 // layout of the maps; raised whenever one changes
+	schemaVersion = 13 // layout of the maps; raised whenever one changes
 	fairQScopeMax = 4096
 )
 

@@ -397,7 +397,7 @@ func (f *Attachment) portConfig(p *Port, cookie uint64, of int) *fairqPortConfig
 	c.Credit = f.creditConfig(l).Config.Mode
 	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
 	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())
-	c.Law.FloorBytes, c.Law.CapBytes = l.FloorBytes, l.CapBytes
+	c.Law.FloorBytes, c.Law.CapBytes, c.Law.StartBytes = l.FloorBytes, l.CapBytes, l.StartBytes
 	c.Law.MssMaxBytes = uint16(min(mtu-attach.SegmentOverhead, 0xffff))
 	c.Law.Gain, c.Law.SlowStart, c.Law.Variant = uint8(l.Gain), uint8(l.SlowStart), uint8(l.Variant)
 	return c

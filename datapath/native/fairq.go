@@ -124,7 +124,7 @@ func (f *FairQ) Config() FairQConfig {
 	return FairQConfig{
 		TargetBytes: uint32(c.target_bytes), BufferBytes: uint32(c.buffer_bytes),
 		TickNs: uint32(c.tick_ns), PeriodNs: uint32(c.period_ns),
-		FloorBytes: uint32(c.floor_bytes), CapBytes: uint32(c.cap_bytes), MSSMaxBytes: uint16(c.mss_max_bytes),
+		FloorBytes: uint32(c.floor_bytes), CapBytes: uint32(c.cap_bytes), StartBytes: uint32(c.start_bytes), MSSMaxBytes: uint16(c.mss_max_bytes),
 		Gain: Gain(c.gain), SlowStart: SlowStart(c.slow_start), Variant: Variant(c.variant),
 	}
 }
@@ -135,7 +135,7 @@ func (c *FairQConfig) c() C.struct_fairq_config {
 	return C.struct_fairq_config{
 		target_bytes: C.weir_u32(c.TargetBytes), buffer_bytes: C.weir_u32(c.BufferBytes),
 		tick_ns: C.weir_u32(c.TickNs), period_ns: C.weir_u32(c.PeriodNs),
-		floor_bytes: C.weir_u32(c.FloorBytes), cap_bytes: C.weir_u32(c.CapBytes), mss_max_bytes: C.weir_u16(c.MSSMaxBytes),
+		floor_bytes: C.weir_u32(c.FloorBytes), cap_bytes: C.weir_u32(c.CapBytes), start_bytes: C.weir_u32(c.StartBytes), mss_max_bytes: C.weir_u16(c.MSSMaxBytes),
 		gain: C.weir_u8(c.Gain), slow_start: C.weir_u8(c.SlowStart), variant: C.weir_u8(c.Variant),
 	}
 }

@@ -41,6 +41,7 @@ type FairQConfig struct {
 	PeriodNs    uint32    // M*T: time between updates, 1 .. 2^30
 	FloorBytes  uint32    // least window of a flow; 0: the largest MSS seen (FQ-12)
 	CapBytes    uint32    // largest window of a flow, near C*RTT + αB; 0: 2^30
+	StartBytes  uint32    // sum of all windows while there are no flows; 0: TargetBytes
 	MSSMaxBytes uint16    // largest MSS believed, MTU - 40; 0: 65535
 	Gain        Gain      // FQ-10
 	SlowStart   SlowStart // FQ-11

@@ -77,6 +77,33 @@ func TestFQ3_SlowStartBeginsWithTheFirstFlowAndAfterTheLast(t *testing.T) {
 	near(t, "it begins again", q.window(), target+2*packet)
 }
 
+// Lines 3 and 11 begin with the target. On a path that holds more, slow start then takes 2 MSS a period. A queue that begins with what
+// its path holds grants that at once, but not to SYN-ACKs: first windows can come together, and share the target.
+func TestStart_APathIsFilledAtOnce(t *testing.T) {
+	const path = 30 * packet
+	printed := newQueue(t, config(), 1)
+	periods := 0
+	for ; printed.window() < path; periods++ {
+		printed.period(0)
+	}
+	if periods < 5 {
+		t.Errorf("as printed the path is full after %d periods: this test shows nothing", periods)
+	}
+	c := config()
+	c.StartBytes = path
+	q := newQueue(t, c, 0)
+	near(t, "first window of a connection", float64(q.OpeningQ8(1))/256, target)
+	q.FlowAdded(q.now)
+	near(t, "the flow's window", q.window(), path)
+	q.FlowRemoved()
+	q.FlowAdded(q.now)
+	q.FlowAdded(q.now)
+	near(t, "two flows, after the last had ended", q.window(), path/2)
+	c.Variant = native.VariantFairSwitch
+	hardware := newQueue(t, c, 1)
+	near(t, "the hardware's", hardware.window(), target)
+}
+
 // One FIN too many makes the printed count negative, and two flows then count as one.
 func TestFQ4_TheCountIsNeverNegative(t *testing.T) {
 	p := printed{rwnd: target}

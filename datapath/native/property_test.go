@@ -26,6 +26,7 @@ func drawn(t *rapid.T) native.FairQConfig {
 		PeriodNs:    period,
 		FloorBytes:  rapid.SampledFrom([]uint32{0, 1, 536, 8960}).Draw(t, "floor"),
 		CapBytes:    rapid.Uint32Range(1<<14, 1<<19).Draw(t, "cap"),
+		StartBytes:  rapid.SampledFrom([]uint32{0, 1, target / 2, 8 * target}).Draw(t, "start"),
 		Gain:        native.Gain(rapid.IntRange(0, 1).Draw(t, "gain")),
 		SlowStart:   native.SlowStart(rapid.IntRange(0, 2).Draw(t, "slow start")),
 		Variant:     native.Variant(rapid.IntRange(0, 1).Draw(t, "variant")),
@@ -35,14 +36,14 @@ func drawn(t *rapid.T) native.FairQConfig {
 func modelOf(c native.FairQConfig) model.Config {
 	return model.Config{
 		TargetBytes: float64(c.TargetBytes), BufferBytes: float64(c.BufferBytes), TickNs: int64(c.TickNs), PeriodNs: int64(c.PeriodNs),
-		FloorBytes: float64(c.FloorBytes), CapBytes: float64(c.CapBytes),
+		FloorBytes: float64(c.FloorBytes), CapBytes: float64(c.CapBytes), StartBytes: float64(c.StartBytes),
 		OVSGain: c.Gain == native.GainOVS, SlowStartPerFlow: c.SlowStart == native.SlowStartPerFlow,
 		NoSlowStart: c.SlowStart == native.SlowStartOff, FairSwitch: c.Variant == native.VariantFairSwitch,
 	}
 }
 
 // Opening returns the window that Rwnd would have if all open handshakes were flows, and does not change the
-// state.
+// state. Of a queue without flows it is the share of the target, whatever its flows begin with.
 func TestFairQ_OpeningIsTheWindowBesideSoManyMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawn(t)
@@ -59,6 +60,11 @@ func TestFairQ_OpeningIsTheWindowBesideSoManyMore(t *testing.T) {
 		got := law.OpeningQ8(opening)
 		if after := law.State(); after != before {
 			t.Fatalf("OpeningQ8 changed the state: %+v, before %+v", after, before)
+		}
+		if before.Flows == 0 {
+			c.StartBytes = 0
+			law = native.NewFairQ(c, 0)
+			defer law.Close()
 		}
 		law.SetFlows(before.LastSampleNs, before.Flows+opening)
 		if got != law.WindowQ8() {

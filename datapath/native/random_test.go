@@ -63,7 +63,7 @@ func randomSlots() *vector.File {
 func randomPortConfig(r *rand.Rand) vector.Fields {
 	return vector.Fields{
 		{Key: "law_target_bytes", Value: sized(r, 24)}, {Key: "law_tick_ns", Value: sized(r, 20)}, {Key: "law_period_ns", Value: 1 + sized(r, 24)},
-		{Key: "law_cap_bytes", Value: sized(r, 24) * r.Uint64N(2)}, {Key: "law_floor_bytes", Value: sized(r, 14) * r.Uint64N(2)}, {Key: "epoch_ns", Value: 1 + sized(r, 26)},
+		{Key: "law_cap_bytes", Value: sized(r, 24) * r.Uint64N(2)}, {Key: "law_floor_bytes", Value: sized(r, 14) * r.Uint64N(2)}, {Key: "law_start_bytes", Value: sized(r, 24) * r.Uint64N(2)}, {Key: "epoch_ns", Value: 1 + sized(r, 26)},
 		{Key: "pipe_bytes", Value: sized(r, 28)}, {Key: "mode", Value: r.Uint64N(4)}, {Key: "limited_buckets", Value: sized(r, 17)},
 		{Key: "releasing", Value: r.Uint64N(8) / 7}, {Key: "mss_unknown", Value: sized(r, 16)}, {Key: "divisor", Value: sized(r, 6)},
 	}
@@ -184,7 +184,7 @@ func randomFairQ() *vector.File {
 		c := native.FairQConfig{
 			TargetBytes: uint32(sized(r, 24)), BufferBytes: uint32(sized(r, 26)) * r.Uint32N(2),
 			TickNs: uint32(sized(r, 32)), PeriodNs: uint32(sized(r, 31)),
-			FloorBytes: uint32(sized(r, 14)) * r.Uint32N(2), CapBytes: uint32(sized(r, 31)) * r.Uint32N(2),
+			FloorBytes: uint32(sized(r, 14)) * r.Uint32N(2), CapBytes: uint32(sized(r, 31)) * r.Uint32N(2), StartBytes: uint32(sized(r, 32)) * r.Uint32N(2),
 			MSSMaxBytes: uint16(sized(r, 16)), Gain: native.Gain(i % 2), SlowStart: native.SlowStart(i / 2 % 3), Variant: native.Variant(r.IntN(4) / 3),
 		}
 		s := native.FairQState{

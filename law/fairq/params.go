@@ -17,6 +17,7 @@ type Params struct {
 	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
 	Gain           string       `json:"gain" jsonschema:"enum=paper,enum=code" jsonschema_description:"FQ-10: the paper's gain, MSS * kappa / flows, or the published code's"`
 	Aggregate      bool         `json:"aggregate" jsonschema_description:"FQ-11: slow start adds 2 MSS to all windows together (default), not to every flow's as printed"`
+	Start          string       `json:"start,omitempty" jsonschema:"enum=path,enum=target" jsonschema_description:"sum of all windows with which a port without flows begins: what its path holds, bandwidth x delay + target, at most the buffer (path, the default); or the target as printed, from where slow start takes many RTTs on a fast port. Windows of SYN-ACKs share the target with both"`
 	Count          string       `json:"count" jsonschema:"enum=active,enum=opening,enum=handshake" jsonschema_description:"flows that sent recently; with the windows of SYN-ACKs limited to the share that counts open handshakes (opening, the default) or without (active), or the paper's SYN/FIN register"`
 	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
 	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
@@ -66,6 +67,8 @@ const (
 	EdgeLease  = law.Duration(1e9) // how long the edge remembers a window
 	EdgeChange = 1.0 / 8           // a window that changes by more than this fraction is advertised at once
 )
+
+const startTarget = "target" // of Params.Start
 
 // DefaultWait is the longest time that a packet waits for its credit: half of the least retransmission timeout of Linux.
 const DefaultWait = law.Duration(100e6)
@@ -134,6 +137,7 @@ type Port struct {
 	Target, Buffer uint32 // of the queue, bytes
 	Floor, Cap     uint32 // of a flow's window, bytes; 0: none
 	Pipe           uint32 // BDP, bytes
+	Start          uint32 // of the sum of all windows when there are no flows, bytes
 	Tick, Period   time.Duration
 	Active         time.Duration // how long a flow stays active after it last sent
 	Wait           time.Duration // the longest time that a packet waits for its credit
@@ -160,6 +164,11 @@ func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 	}
 	if p.RepairLosses == nil || *p.RepairLosses {
 		f.Repair, _ = law.RepairAt(rate, buffer, mostKept) // an error: the buffer is too short for it
+	}
+	f.Start = target
+	if p.Start != startTarget {
+		// If all these windows come at once, they still fit into the buffer.
+		f.Start = max(target, uint32(min(pipe+float64(target), float64(buffer))))
 	}
 	if f.Cap == 0 {
 		f.Cap = uint32(min(pipe+float64(target), mostWindow))

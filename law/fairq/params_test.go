@@ -16,13 +16,21 @@ func TestAtAPort(t *testing.T) {
 	p := Default()
 	p.TargetFraction = 0.5
 	want := Port{
-		Target: 62_500, Buffer: 125_000, Cap: 67_500, Pipe: 5000, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond, Active: 10_800 * time.Microsecond,
+		Target: 62_500, Buffer: 125_000, Cap: 67_500, Pipe: 5000, Start: 67_500, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond, Active: 10_800 * time.Microsecond,
 		Wait: 100 * time.Millisecond, Hold: true,
 		// The parking may send 5 KB at once, and four frames may come at the same time. 50 ms are 1.25 MB; the buffer takes 5 ms.
 		Repair: law.Repair{Limit: 125_000 - 5000 - 4*1514, Full: 125_000 - 2*1514, Most: 150_000, Bound: 1_250_000, Due: 7 * time.Millisecond, Burst: 200 * time.Microsecond},
 	}
 	if got := p.At(200e3, 200e6, 125_000); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+	// A path that holds more than the buffer begins with the buffer.
+	if got := p.At(200e3, 10e9, 125_000); got.Start != 125_000 {
+		t.Errorf("%+v", got)
+	}
+	p.Start = "target"
+	if got := p.At(200e3, 10e9, 125_000); got.Start != 62_500 {
+		t.Errorf("%+v", got)
 	}
 	p.MinWindow, p.MaxWindow = 1000, 20_000
 	if got := p.At(200e3, 10e9, 125_000); got.Floor != 1000 || got.Cap != 20_000 || got.Active != 10*time.Millisecond {

@@ -75,7 +75,7 @@ func checkFairQ(r *experiment.Run, name string) error {
 func fairQLaw(at fairq.Port, p *fairq.Params) native.FairQConfig {
 	c := native.FairQConfig{
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MSSMaxBytes: mostMSS, TickNs: uint32(at.Tick), PeriodNs: uint32(at.Period),
-		FloorBytes: at.Floor, CapBytes: at.Cap,
+		FloorBytes: at.Floor, CapBytes: at.Cap, StartBytes: at.Start,
 	}
 	if p.Gain == "code" {
 		c.Gain = native.GainOVS

@@ -40,6 +40,7 @@ func (b *bed) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
 // active. TestFairQ_CountsOpenHandshakes checks what the default counts in addition.
 func fairQDefaults() fairq.Params {
 	p := *fairq.Default()
+	p.Start = "target" // windows below are shares of it
 	p.Interval = law.Duration(event.Millisecond)
 	p.Count = "active"
 	return p

@@ -16,7 +16,7 @@ func (Law) KeysOf(text json.RawMessage) (all, port map[string]any, err error) {
 	}
 	usual := fairqlaw.Default()
 	for name, differs := range map[string]bool{
-		"aggregate": p.Aggregate != usual.Aggregate, "max_window": p.MaxWindow != usual.MaxWindow, "idle": p.Idle != usual.Idle,
+		"aggregate": p.Aggregate != usual.Aggregate, "max_window": p.MaxWindow != usual.MaxWindow, "idle": p.Idle != usual.Idle, "start": p.Start != "" && p.Start != "path",
 		"undivided": p.Undivided, "fairswitch": p.FairSwitch,
 	} {
 		if differs {

@@ -39,7 +39,7 @@ func programsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 	at := p.At(site.RTT, site.Rate, site.Buffer)
 	l := kernel.Law{
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: uint32(min(max(site.MTU, 576), 65535)), Tick: at.Tick, Period: at.Period,
-		FloorBytes: at.Floor, CapBytes: at.Cap, Gain: gain, Active: at.Active, Idle: min(p.Idle.Std(), kernel.MaxActive),
+		FloorBytes: at.Floor, CapBytes: at.Cap, StartBytes: at.Start, Gain: gain, Active: at.Active, Idle: min(p.Idle.Std(), kernel.MaxActive),
 		RateBps: uint64(site.Rate), LineBytes: site.LineBytes, LongestWait: at.Wait, HoldRequests: at.Hold,
 		RepairLimitBytes: uint32(at.Repair.Limit), RepairMostBytes: uint32(at.Repair.Bound), RepairFullBytes: uint32(at.Repair.Full), RepairDue: at.Repair.Due, RepairBurst: at.Repair.Burst,
 	}

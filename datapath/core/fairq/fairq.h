@@ -33,6 +33,7 @@
 //   flows          0 .. FAIRQ_FLOWS_MAX. (The world's flow table is smaller.)
 //   period_ns      1 .. FAIRQ_PERIOD_NS_MAX; target_bytes 1 .. 2^32-1: values outside become the nearest.
 //   cap_bytes      FAIRQ_WINDOW_MAX when 0 or above that; at least the floor.
+//   start_bytes    the target when 0; FAIRQ_WINDOW_MAX when above that.
 //   floor_bytes    the largest MSS seen when 0. A window below the MSS starves Linux (FQ-12).
 //   aggregate      clamped to flows * [floor, cap] at each update, and only there: flows that begin
 //                  and end between two updates change nothing for the others. Its rest is then 0.
@@ -83,6 +84,7 @@ struct fairq_config {
 	weir_u32 period_ns;    // M * T: time between updates
 	weir_u32 floor_bytes;  // of a flow's window; 0: the largest MSS seen
 	weir_u32 cap_bytes;    // of a flow's window: bandwidth * delay + target; 0: none
+	weir_u32 start_bytes;  // sum of the windows of a queue without flows; 0: the target, as lines 3 and 11 have it
 	weir_u16 mss_max_bytes; // the port's MTU - 40: no segment can be larger; 0: 65535
 	weir_u8 gain;           // enum fairq_gain
 	weir_u8 slow_start;     // enum fairq_slow_start
@@ -143,6 +145,16 @@ WEIR_INLINE weir_u64 fairq_cap_q8(const struct fairq_config *config, weir_u64 fl
 	return cap_q8 > floor_q8 ? cap_q8 : floor_q8;
 }
 
+// Returns the sum of the windows of a queue without flows: alpha * B in lines 3 and 11 of Alg. 1, or what the path holds.
+WEIR_INLINE weir_u64 fairq_start_q8(const struct fairq_config *config)
+{
+	weir_u64 start = fairq_target(config);
+
+	if (config->start_bytes && config->variant != FAIRQ_VARIANT_FAIRSWITCH)
+		start = config->start_bytes < FAIRQ_WINDOW_MAX ? config->start_bytes : FAIRQ_WINDOW_MAX;
+	return start << 8;
+}
+
 // Calculates Rwnd from the aggregate.
 WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_state *state)
 {
@@ -156,8 +168,8 @@ WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_s
 }
 
 // Returns Rwnd as it would be with `opening` more flows, and changes no state. It limits SYN-ACKs if open handshakes count
-// apart from active flows. A queue without flows begins at its target with the first flow (FQ-3), and FairSwitch
-// restarts at target/flows with every flow.
+// apart from active flows. First windows can come all at once, so those of a queue without flows share its target, also
+// with start_bytes; FairSwitch restarts at target/flows with every flow.
 WEIR_INLINE weir_u64 fairq_opening_q8(const struct fairq_config *config, const struct fairq_state *state,
 				      weir_u32 opening)
 {
@@ -188,11 +200,11 @@ WEIR_INLINE void fairq_clear(struct fairq_state *state)
 	state->rest_ns = 0;
 }
 
-// Sets the sum of the windows to alpha * B and begins slow start: lines 3, 11 and 12 of Alg. 1 (FQ-3).
+// Sets the sum of the windows to that of a queue without flows and begins slow start: lines 3, 11 and 12 of Alg. 1 (FQ-3).
 WEIR_INLINE void fairq_restart(const struct fairq_config *config, struct fairq_state *state)
 {
 	fairq_clear(state);
-	state->aggregate_q8 = (weir_u64)fairq_target(config) << 8;
+	state->aggregate_q8 = fairq_start_q8(config);
 	state->slow_start = config->slow_start != FAIRQ_SLOW_START_OFF && config->variant != FAIRQ_VARIANT_FAIRSWITCH;
 	fairq_publish(config, state);
 }

@@ -144,6 +144,7 @@ type lawtraceFairqConfig struct {
 	PeriodNs    uint32
 	FloorBytes  uint32
 	CapBytes    uint32
+	StartBytes  uint32
 	MssMaxBytes uint16
 	Gain        uint8
 	SlowStart   uint8
@@ -381,6 +382,7 @@ type lawtraceLawLook struct {
 	_      structs.HostLayout
 	Head   lawtraceLawHead
 	Config lawtraceFairqConfig
+	_      [4]byte
 	NowNs  uint64
 	Answer uint64
 }
@@ -501,6 +503,7 @@ type lawtracePort struct {
 type lawtracePortConfig struct {
 	_              structs.HostLayout
 	Law            lawtraceFairqConfig
+	_              [4]byte
 	NetnsCookie    uint64
 	Ifindex        uint32
 	EpochNs        uint32

@@ -131,7 +131,7 @@ func portConfigOf(c *lawtracePortConfig) native.PortConfig {
 func lawOf(c *lawtraceFairqConfig) native.FairQConfig {
 	return native.FairQConfig{
 		TargetBytes: c.TargetBytes, BufferBytes: c.BufferBytes, TickNs: c.TickNs, PeriodNs: c.PeriodNs,
-		FloorBytes: c.FloorBytes, CapBytes: c.CapBytes, MSSMaxBytes: c.MssMaxBytes,
+		FloorBytes: c.FloorBytes, CapBytes: c.CapBytes, StartBytes: c.StartBytes, MSSMaxBytes: c.MssMaxBytes,
 		Gain: native.Gain(c.Gain), SlowStart: native.SlowStart(c.SlowStart), Variant: native.Variant(c.Variant),
 	}
 }

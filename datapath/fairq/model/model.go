@@ -11,6 +11,7 @@ type Config struct {
 	PeriodNs    int64   // M*T
 	FloorBytes  float64 // Wmin; 0: MSS
 	CapBytes    float64 // Wmax; 0: 2^30
+	StartBytes  float64 // the sum of the windows at first; 0: αB, as printed
 
 	OVSGain          bool // FQ-10: add mean(αB - Q) instead of MSS*mean(κ)
 	SlowStartPerFlow bool // FQ-11: 2 MSS to each window instead of to all together
@@ -43,6 +44,9 @@ func New(c Config, nowNs int64) *Queue {
 func (q *Queue) begin(nowNs int64) {
 	q.lastSampleNs = nowNs
 	q.Rwnd = q.TargetBytes // lines 3 and 11
+	if q.StartBytes > 0 && !q.FairSwitch {
+		q.Rwnd = q.StartBytes
+	}
 	q.SlowStart = !q.NoSlowStart && !q.FairSwitch
 	q.Gamma, q.elapsedNs = 0, 0
 }

@@ -278,12 +278,14 @@ type CoreFairqEvent struct {
 		PeriodNs    uint32
 		FloorBytes  uint32
 		CapBytes    uint32
+		StartBytes  uint32
 		MssMaxBytes uint16
 		Gain        uint8
 		SlowStart   uint8
 		Variant     uint8
 		Zero        [3]uint8
 	}
+	_     [4]byte
 	State struct {
 		_            structs.HostLayout
 		AggregateQ8  uint64
@@ -363,12 +365,14 @@ type CoreGroupsEvent struct {
 			PeriodNs    uint32
 			FloorBytes  uint32
 			CapBytes    uint32
+			StartBytes  uint32
 			MssMaxBytes uint16
 			Gain        uint8
 			SlowStart   uint8
 			Variant     uint8
 			Zero        [3]uint8
 		}
+		_              [4]byte
 		NetnsCookie    uint64
 		Ifindex        uint32
 		EpochNs        uint32
@@ -497,12 +501,14 @@ type CoreReleaseEvent struct {
 			PeriodNs    uint32
 			FloorBytes  uint32
 			CapBytes    uint32
+			StartBytes  uint32
 			MssMaxBytes uint16
 			Gain        uint8
 			SlowStart   uint8
 			Variant     uint8
 			Zero        [3]uint8
 		}
+		_              [4]byte
 		NetnsCookie    uint64
 		Ifindex        uint32
 		EpochNs        uint32
@@ -634,12 +640,14 @@ type CoreSlotsEvent struct {
 			PeriodNs    uint32
 			FloorBytes  uint32
 			CapBytes    uint32
+			StartBytes  uint32
 			MssMaxBytes uint16
 			Gain        uint8
 			SlowStart   uint8
 			Variant     uint8
 			Zero        [3]uint8
 		}
+		_              [4]byte
 		NetnsCookie    uint64
 		Ifindex        uint32
 		EpochNs        uint32

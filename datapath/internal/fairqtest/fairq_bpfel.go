@@ -260,12 +260,14 @@ type FairQPortConfig struct {
 		PeriodNs    uint32
 		FloorBytes  uint32
 		CapBytes    uint32
+		StartBytes  uint32
 		MssMaxBytes uint16
 		Gain        uint8
 		SlowStart   uint8
 		Variant     uint8
 		Zero        [3]uint8
 	}
+	_              [4]byte
 	NetnsCookie    uint64
 	Ifindex        uint32
 	EpochNs        uint32
