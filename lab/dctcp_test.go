@@ -64,7 +64,7 @@ func TestDCTCP(t *testing.T) {
 			return small() || info.Delivered_ce-marked >= 40
 		})
 		if !small() {
-			t.Errorf("a mark leaves a window of %d segments", left)
+			t.Errorf("a mark leaves a window of %d segments; %+v", left, testnet.ReadTCPInfo(t, client))
 		}
 		for _, c := range []*net.TCPConn{client, server} {
 			if cc := congestion(t, c); !strings.Contains(cc, dctcpCC) {
