@@ -1,12 +1,13 @@
 package metadata_test
 
 import (
-	"errors"
-	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
+	"weir/datapath/attach"
+	"weir/datapath/internal/frames"
 	"weir/datapath/metadata"
 	"weir/datapath/testnet"
 )
@@ -15,25 +16,32 @@ import (
 func TestTagged_Passes(t *testing.T) {
 	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
 	m := open(t, n, 0)
-	guest := n.Guests[0]
-	guest.Must(t, func() error {
+	guest := attach.PortRef{Name: "eth0", Enter: n.Guests[0].Enter}
+	n.Guests[0].Must(t, func() error {
 		l, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
+		if err == nil {
+			guest.Ifindex = l.Attrs().Index
 		}
-		v := &netlink.Vlan{LinkAttrs: netlink.LinkAttrs{Name: "eth0.7", ParentIndex: l.Attrs().Index}, VlanId: 7}
-		if err := netlink.LinkAdd(v); err != nil {
-			return err
-		}
-		at := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(10, 77, 0, 1), Mask: net.CIDRMask(24, 32)}}
-		to := &netlink.Route{LinkIndex: v.Index, Dst: &net.IPNet{IP: ipv4.AsSlice(), Mask: net.CIDRMask(32, 32)}, Scope: netlink.SCOPE_LINK}
-		return errors.Join(netlink.AddrAdd(v, at), netlink.LinkSetUp(v), netlink.RouteAdd(to))
+		return err
 	})
-	if got, err := client(guest).Get(urlIPv4); err == nil { // it ends when ARP has no answer
-		got.Body.Close()
-		t.Error("a request with a VLAN tag was answered")
+	syn := frames.Segment{
+		Link: frames.Link{Dst: [6]byte{0x02, 0, 0, 0, 0, 9}, Src: [6]byte(n.MACs[0])},
+		IP:   frames.IP{From: netip.MustParseAddr("10.77.0.1"), To: ipv4}, FromPort: 4000, ToPort: 80, Flags: frames.SYN, Window: 60000,
 	}
-	if c, err := m.Counts(); err != nil || c != (metadata.Counts{}) {
-		t.Errorf("counted %+v, %v, want nothing", c, err)
+	raw := testnet.NewRaw(t, guest)
+	plain := syn.Bytes()
+	syn.Tags = []frames.Tag{{TPID: 0x8100, TCI: 7}}
+	raw.Send(t, syn.Bytes())
+	raw.Send(t, plain)
+	var c metadata.Counts
+	testnet.Until(t, "the frame without a tag is taken", func() (taken bool) {
+		var err error
+		if c, err = m.Counts(); err != nil {
+			t.Fatal(err)
+		}
+		return c.Taken > 0
+	})
+	if c != (metadata.Counts{Taken: 1}) {
+		t.Errorf("counted %+v, want one frame that is taken", c)
 	}
 }
