@@ -58,13 +58,14 @@ func TestDCTCP(t *testing.T) {
 		var left uint32
 		small := func() bool { return left > 27 && left < 60 }
 		marked := testnet.ReadTCPInfo(t, client).Delivered_ce
-		testnet.Until(t, "a small reduction, or 40 marks", func() bool {
+		// A lost call of the program (docs/lab.md) sends a burst, of which some 60 segments are marked.
+		testnet.Until(t, "a small reduction, or 200 marks", func() bool {
 			info := testnet.ReadTCPInfo(t, client)
 			left = info.Snd_ssthresh
-			return small() || info.Delivered_ce-marked >= 40
+			return small() || info.Delivered_ce-marked >= 200
 		})
 		if !small() {
-			t.Errorf("a mark leaves a window of %d segments; %+v", left, testnet.ReadTCPInfo(t, client))
+			t.Errorf("a mark leaves a window of %d segments", left)
 		}
 		for _, c := range []*net.TCPConn{client, server} {
 			if cc := congestion(t, c); !strings.Contains(cc, dctcpCC) {

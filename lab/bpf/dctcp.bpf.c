@@ -14,6 +14,8 @@
 #define ACK_TIMER 2         // of icsk_ack.pending: a delayed ACK waits
 #define RECOVERY 3          // enum tcp_ca_state
 #define LOSS 4
+#define NO_THRESHOLD 0x7fffffffu
+#define MOST_SEGMENTS (1u << 24) // no window has as many
 
 enum tcp_ca_event {
 	CA_EVENT_ECN_NO_CE = 4,
@@ -62,6 +64,7 @@ struct dctcp {
 	__u32 cut;       // the window before the last reduction
 	__u32 received;  // RCV.NXT when CE was seen last
 	__u32 ce;        // the last data packet had CE
+	__u32 window;    // at the last acknowledgement
 };
 
 char _license[] SEC("license") = WEIR_LICENSE;
@@ -93,15 +96,21 @@ void BPF_PROG(dctcp_init, struct sock *sk)
 	observe(tp, d);
 }
 
+// Returns what a mark leaves of the window.
+static __always_inline __u32 reduced(struct tcp_sock *tp)
+{
+	__u32 left = tp->snd_cwnd - ((__u64)tp->snd_cwnd * state_of(tp)->alpha >> 11);
+
+	return left < 2 ? 2 : left;
+}
+
 SEC("struct_ops")
 __u32 BPF_PROG(dctcp_ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
-	struct dctcp *d = state_of(tp);
-	__u32 left = tp->snd_cwnd - ((__u64)tp->snd_cwnd * d->alpha >> 11);
 
-	d->cut = tp->snd_cwnd;
-	return left < 2 ? 2 : left;
+	state_of(tp)->cut = tp->snd_cwnd;
+	return reduced(tp);
 }
 
 // A loss: the kernel has asked for the threshold just before.
@@ -115,6 +124,19 @@ void BPF_PROG(dctcp_state, struct sock *sk, __u8 state)
 		tp->snd_ssthresh = half < 2 ? 2 : half;
 }
 
+// On some kernels a call of dctcp_ssthresh is lost now and then while processors are busy (seen on 6.18): the threshold is then what
+// was on the kernel's stack, and the window follows it. Takes both back to what the mark should have left.
+static __always_inline void restore(struct tcp_sock *tp, struct dctcp *d)
+{
+	if (tp->snd_ssthresh == NO_THRESHOLD || tp->snd_ssthresh <= MOST_SEGMENTS) {
+		d->window = tp->snd_cwnd;
+		return;
+	}
+	tp->snd_cwnd = d->window < 2 ? 2 : d->window;
+	d->cut = tp->snd_cwnd;
+	tp->snd_ssthresh = reduced(tp);
+}
+
 SEC("struct_ops")
 void BPF_PROG(dctcp_ack, struct sock *sk, __u32 flags)
 {
@@ -122,6 +144,7 @@ void BPF_PROG(dctcp_ack, struct sock *sk, __u32 flags)
 	struct dctcp *d = state_of(tp);
 	__u32 delivered = tp->delivered - d->delivered, marked = tp->delivered_ce - d->marked, decay = d->alpha >> G_SHIFT;
 
+	restore(tp, d);
 	if ((__s32)(tp->snd_una - d->end) < 0)
 		return;
 	d->alpha -= decay ? decay : d->alpha;
