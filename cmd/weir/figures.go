@@ -36,8 +36,8 @@ claims, windows, figures or notes. Runs whose settings differ from FILE count as
 missing.
 
 With --summary RESULTS, write the input of docs/REPRODUCTION.md to RESULTS/WORLD/ID.json, with the
-figures as the paper draws them next to it. An experiment with missing runs has no summary. With --add, runs of other schemes in that summary stay:
-so a new scheme needs no runs of the others.
+figures as the paper draws them next to it. An experiment with missing runs has no summary. With --add,
+runs of other schemes in that summary stay: so a new scheme needs no runs of the others.
 
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir figures --seeds 1
