@@ -58,7 +58,8 @@ test-alone:
 
 soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its ports, its canaries and predictions, at full length: 25 minutes, on a quiet machine
 	@scripts/need-root
-	$(GO) test -count=1 -timeout 60m -run '^Test(Switch_|Canary|Observe|HostIsAsBefore)' -v ./cmd/weir -soak
+	$(GO) test -count=1 -timeout 60m -run '^TestHostIsAsBefore$$' -v ./cmd/weir -soak # first: links of other tests end late
+	$(GO) test -count=1 -timeout 60m -run '^Test(Switch_|Canary|Observe)' -v ./cmd/weir -soak
 
 soak-credits: deps-test ## promises and credits of weir switch at full length: 20 kills with 500 packets in the parking, faults of it and of a port: 5 minutes, on a quiet machine
 	@scripts/need-root
