@@ -25,14 +25,11 @@ func filler(size int) []byte {
 	return f
 }
 
-// Q is the queue in front of a packet, without it. If it counted, as in an arrival's queue, an idle port would
-// read one packet each time, and a target of one packet would always be reached.
-func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
-	const size = 1000
+// sampledByPackets returns a path whose port has a flow and no timer: every 16th packet samples the queue.
+func sampledByPackets(t *testing.T, law fairq.Law) (*testnet.Path, *fairq.Attachment) {
+	t.Helper()
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.QuickBps, Limit: 1 << 20, NoIPv6: true})
 	testnet.Shape(t, p.In, testnet.QuickBps, 1<<20, 3028)
-	law := limitedTo(23457)
-	law.Active = 4 * time.Second
 	f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, fairq.Config{Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +41,20 @@ func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 	})
 	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
 	testnet.Send(t, flow.Client, flow.Server, 1000)
-	testnet.Shape(t, p.Port, testnet.SlowBps, 1<<20, 3028)
-	// Without its timer every 16th packet samples the queue.
 	if err := f.StopTimer(p.Port.Name); err != nil {
 		t.Fatal(err)
 	}
+	return p, f
+}
+
+// Q is the queue in front of a packet, without it. If it counted, as in an arrival's queue, an idle port would
+// read one packet each time, and a target of one packet would always be reached.
+func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
+	const size = 1000
+	law := limitedTo(23457)
+	law.Active = 4 * time.Second
+	p, f := sampledByPackets(t, law)
+	testnet.Shape(t, p.Port, testnet.SlowBps, 1<<20, 3028)
 	raw, arrivals, idle := testnet.NewRaw(t, p.Uplink), 0, 0
 	for i := 0; arrivals < 3 && i < 1000; i++ {
 		last, _ := statsOfBoth(t, f)

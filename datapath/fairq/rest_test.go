@@ -12,24 +12,9 @@ import (
 // time of the look before, and what it finds. Otherwise the time of the empty queue would count as time of this one.
 func TestFairQ_EmptyLooksAreSampledFirst(t *testing.T) {
 	const size, late = 1000, 3 // late: intervals after which packets sample in the timer's place
-	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.QuickBps, Limit: 1 << 20, NoIPv6: true})
-	testnet.Shape(t, p.In, testnet.QuickBps, 1<<20, 3028)
 	law := limitedTo(23457)
 	law.Period = time.Second // an empty queue rests as long
-	f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, fairq.Config{Lease: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
-	testnet.Send(t, flow.Client, flow.Server, 1000)
-	if err := f.StopTimer(p.Port.Name); err != nil {
-		t.Fatal(err)
-	}
+	p, f := sampledByPackets(t, law)
 	raw := testnet.NewRaw(t, p.Uplink)
 	// send sends frames until a packet has looked. It returns how many samples were taken.
 	send := func() (samples uint64, queue uint32) {
