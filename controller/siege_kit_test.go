@@ -268,10 +268,14 @@ const (
 	gently      = " gently"
 )
 
-// attackFrom starts an attack in a process of its own, so that what is measured is the controller's delay.
+// attackFrom starts an attack in a process of its own, so that what is measured is the controller's delay. A gentle attacker has a
+// low priority: the machines of real attackers take no processor time from the controller and the switches.
 func (r *racks) attackFrom(tb testing.TB, name, how string) *testnet.Process {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
+	if how == gently {
+		cmd = exec.Command("nice", "-n", "10", os.Args[0])
+	}
 	cmd.Env = append(os.Environ(), testHostile+"="+name+how)
 	return testnet.Start(tb, r.fabric, cmd)
 }

@@ -91,7 +91,7 @@ func (r *racks) linksOf(tb testing.TB, honest map[string]bool, links int) {
 			tb.Logf("%+v", d)
 		}
 	}
-	tb.Fatalf("the honest switches should have %d links: %v", links, s.Forward.Links)
+	tb.Fatalf("the honest switches should have %d links: %v; %+v, slowest step %d us", links, s.Forward.Links, s.Forward.Counts, s.Core.SlowestStepUs)
 }
 
 // linked reports whether the honest switches are there with so many links. A link of them to another switch is a failure.
