@@ -172,7 +172,7 @@ func (k *busKit) run() (stop func()) {
 
 func (k *busKit) status() *Status {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	s, err := ReadStatus(ctx, k.cfg.Name, Here)
 	if err != nil {

@@ -27,6 +27,10 @@ func TestControlSocket(t *testing.T) {
 	}
 	r.startController()
 	active("the controller answers")
+	q := PinRequest{Proto: protoTCP, Src: "10.0.0.1:40000", Dst: "10.0.0.2:80", IdleSeconds: 60}
+	if err := Pin(t.Context(), "test", r.fabric.Enter, q); err == nil || !strings.Contains(err.Error(), "no host is known with 10.0.0.1") {
+		t.Errorf("a flow between hosts that nobody knows is pinned: %v", err)
+	}
 	first := r.controller
 	second := r.start("test", "127.0.0.1:6654", "")
 	<-second.Done

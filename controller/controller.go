@@ -264,7 +264,4 @@ func (c *Core) Do(ctx context.Context, f func()) bool {
 	return false
 }
 
-// Post passes an external event to the laws, such as a request to pin a flow.
-func (c *Core) Post(ctx context.Context, e law.Event) bool { return c.Do(ctx, func() { c.step(e) }) }
-
 var _ channel.Handler = (*Core)(nil)

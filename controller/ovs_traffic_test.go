@@ -184,13 +184,14 @@ func (r *racks) pinnedTransfer(tb testing.TB, seed int) (up, down []int) {
 	return up, down
 }
 
-// pin has the controller pin a connection and waits until it is, also in the caches of Open vSwitch.
+// pin has the controller pin a connection and waits until it is, also in the caches of Open vSwitch. On a busy machine the controller forgets
+// hosts for a moment when their switch is late, and their pins with them: so it asks again.
 func (r *racks) pin(tb testing.TB, src, dst string) {
 	tb.Helper()
-	if err := Pin(tb.Context(), "test", r.fabric.Enter, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 3600}); err != nil {
-		tb.Fatal(err)
-	}
 	testnet.Until(tb, "the path of "+src, func() bool {
+		if err := Pin(tb.Context(), "test", r.fabric.Enter, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 3600}); err != nil {
+			return false
+		}
 		s := r.status(tb)
 		return s != nil && s.Forward.Settled && slices.ContainsFunc(s.Forward.Pins, func(p forward.PinStatus) bool {
 			return strings.Contains(p.Flow, fmt.Sprintf("%s > %s", src, dst)) && len(p.Path) == 3

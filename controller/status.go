@@ -210,10 +210,25 @@ func (r *role) serveControl() (*http.Server, error) {
 		if t := r.term.Load(); t == nil {
 			http.Error(w, errStandby.Error(), http.StatusServiceUnavailable)
 		} else {
-			t.core.Post(q.Context(), e)
+			if err := t.pin(q.Context(), e); err != nil {
+				http.Error(w, err.Error(), http.StatusConflict)
+			}
 		}
 	})
 	return localsock.Serve(l, mux, 10*time.Second), nil
+}
+
+// pin passes a request to pin a flow, or to drop the pin, to the law. The error is why the law refuses.
+func (t *term) pin(ctx context.Context, e law.Event) error {
+	refused := errors.New("the controller ends")
+	t.core.Do(ctx, func() {
+		refused = nil
+		if asked, is := e.(*fabric.PinAsked); is {
+			refused = t.forward.CanPin(asked)
+		}
+		t.core.step(e)
+	})
+	return refused
 }
 
 // Within runs f on a thread in a controller's network namespace.

@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"slices"
 
@@ -28,18 +30,40 @@ type hop struct {
 
 // pinAsked records a pin. placePins installs it as soon as there is a path.
 func (l *Law) pinAsked(e *fabric.PinAsked) {
-	t := e.Tuple
-	from, to := l.hosts[l.owners[t.Src]], l.hosts[l.owners[t.Dst]]
-	known := l.pins[t] != nil || l.pins[t.Reverse()] != nil
-	switch {
-	case known:
-		return
-	case from == nil, to == nil, from == to, t.Proto != 6 && t.Proto != 17, e.IdleSeconds == 0, len(l.pins) >= l.cfg.PinsMax:
+	if l.CanPin(e) != nil {
 		l.counts.PinsRefused++
 		return
 	}
-	l.pins[t] = &pin{tuple: t, idle: e.IdleSeconds, from: from.mac, to: to.mac}
-	l.pinsWait = true
+	if t := e.Tuple; l.pins[t] == nil && l.pins[t.Reverse()] == nil {
+		l.pins[t] = &pin{tuple: t, idle: e.IdleSeconds, from: l.owners[t.Src], to: l.owners[t.Dst]}
+		l.pinsWait = true
+	}
+}
+
+// CanPin returns an error if the law refuses to pin a flow now. A flow that is pinned already is not refused.
+func (l *Law) CanPin(e *fabric.PinAsked) error {
+	t := e.Tuple
+	from, to := l.hosts[l.owners[t.Src]], l.hosts[l.owners[t.Dst]]
+	unknown := func(a fabric.IPv4) error {
+		return fmt.Errorf("no host is known with %v: a host is known once it has sent: let it ping another, and ask again", a)
+	}
+	switch {
+	case l.pins[t] != nil || l.pins[t.Reverse()] != nil:
+		return nil
+	case from == nil:
+		return unknown(t.Src)
+	case to == nil:
+		return unknown(t.Dst)
+	case from == to:
+		return errors.New("both ends are one host")
+	case t.Proto != 6 && t.Proto != 17:
+		return fmt.Errorf("protocol %d: only TCP (6) and UDP (17) can be pinned", t.Proto)
+	case e.IdleSeconds == 0:
+		return errors.New("idle_seconds is 0: 1 or more")
+	case len(l.pins) >= l.cfg.PinsMax:
+		return fmt.Errorf("%d flows are pinned, as many as may be: drop one, or raise limits.pins", len(l.pins))
+	}
+	return nil
 }
 
 func (l *Law) pinDropped(t fabric.Tuple) {
