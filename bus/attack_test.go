@@ -373,7 +373,7 @@ func TestAttack_RawClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := conn.Write([]byte("CONNECT {\"verbose\":false,\"user\":\"controller/c1\",\"name\":\"controller/c1\"}\r\n" + row.sent + "PING\r\n")); err != nil {

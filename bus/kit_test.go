@@ -164,17 +164,20 @@ func (k *kit) agent(files pki.Files, urls ...string) (*Agent, chan obeyed) {
 	return a, out
 }
 
+// patience is how long a test waits for an event. Only a failure, or a processor quota, takes so long.
+const patience = 5 * time.Minute
+
 // until waits for a condition that has no event of its own. The limit is for a test that hangs.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("no %s after 20 s", what)
+			t.Fatalf("no %s after %v", what, patience)
 		case <-look.C:
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func TestPolicyStore_KeepsTheLog(t *testing.T) {
 	k := newKit(t)
 	url := k.server(nil).URL()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	controller := k.dial(k.enrol("controller/c1"), url)
 	js, _, err := controller.PolicyStore(ctx, 1)

@@ -52,7 +52,7 @@ func putInventory(ts *testscript.TestScript, neg bool, args []string) {
 func asController(ts *testscript.TestScript, name string) (context.Context, *store.Store, func()) {
 	c, err := bus.Dial(bus.ClientConfig{URLs: []string{ts.Getenv("BUS")}, Files: pki.In(ts.MkAbs(name), name)})
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	ts.Check(c.Ready(ctx))
 	kv, err := store.Bus(ctx, c, 1)
 	ts.Check(err)

@@ -154,6 +154,9 @@ func testPersistentWaits(t *testing.T, n *pairNet) {
 		Pattern: "burst", Size: 1_000_000, Every: ms(10), Epochs: 2, Connection: "persistent",
 	})), func(f result.Flow) bool { return f.Epoch == 0 && f.Bytes == 0 })
 	first, second := &out.Flows[0], &out.Flows[1]
+	if first.Epoch == 1 { // after a stall of the machine both were due, and the flows stand in the order of their beginnings
+		first, second = second, first
+	}
 	if first.Opening != result.Opened || second.Opening != result.Opened || second.Key != (result.Key{}) {
 		t.Fatalf("%+v, %+v", first, second)
 	}

@@ -67,7 +67,7 @@ func (f *fabric) dial(id string, replicas int) (KV, error) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(c.Close)
-	within, cancel := context.WithTimeout(ctx, 20*time.Second)
+	within, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if err := c.Ready(within); err != nil {
 		f.t.Fatal(err)
