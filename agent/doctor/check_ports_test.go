@@ -199,6 +199,14 @@ func TestCheck_MTUAndTCP(t *testing.T) {
 		{what: "AccECN", check: "tcp.ecn", level: Note, says: "AccECN", spoil: sysctl("net.ipv4.tcp_ecn", "3")},
 		{what: "a queue for all", check: "tcp.default_qdisc", level: OK, says: "fq_codel", spoil: sysctl("net.core.default_qdisc", "fq_codel")},
 		{what: "iptables on bridges", check: "tcp.bridge_nf", level: Note, spoil: sysctl("net.bridge.bridge-nf-call-iptables", "1")},
+		{what: "a tag at one port only", check: "tcp.vlans", level: Note, says: "VLAN 10 leaves swp1 with a tag and swp2 without", remedy: "--vlans ignore", spoil: func(f *Facts, p *Device) {
+			p.Tagged = []uint16{9, 10}
+			for i := range f.Devices {
+				if f.Devices[i].Name == "swp2" {
+					f.Devices[i].Untagged = []uint16{1, 10}
+				}
+			}
+		}},
 		{what: "usual buffers", check: "tcp.rmem", level: OK, says: "window scale of 7", spoil: func(*Facts, *Device) {}},
 		{what: "large buffers", check: "tcp.rmem", level: Note, says: "window scale of 14", spoil: sysctl("net.core.rmem_max", "2147483647")},
 		{what: "namespaces", check: "tcp.namespaces", level: Note, says: "2 named", spoil: func(f *Facts, _ *Device) { f.Host.Namespaces = 2 }},

@@ -121,6 +121,7 @@ func (j *judge) tcp() {
 		add("tcp.bridge_nf", Note, "bridged packets also pass iptables (bridge-nf-call-iptables=1): each costs more, and rules may drop some",
 			"sysctl -w net.bridge.bridge-nf-call-iptables=0, unless rules rely on it (Docker's and Kubernetes' may)")
 	}
+	j.mixedVLANs(add)
 	if v, known := j.sysctl("net.mptcp.enabled"); known && v == "1" {
 		text := "MPTCP may be used: each subflow is a flow of its own, so a connection with several through one port has several shares"
 		if t.MPTCPSockets > 0 {
@@ -142,6 +143,32 @@ func (j *judge) tcp() {
 
 func (j *judge) bridged() bool {
 	return slices.ContainsFunc(j.ports, func(d *Device) bool { return d.MasterKind == "bridge" })
+}
+
+// mixedVLANs reports a VLAN of a bridge whose packets leave one port with a tag and another without.
+func (j *judge) mixedVLANs(add func(check string, level Level, text, remedy string)) {
+	type vlan struct {
+		bridge string
+		id     uint16
+	}
+	tagged := map[vlan]string{}
+	for _, d := range j.ports {
+		for _, id := range d.Tagged {
+			tagged[vlan{d.Master, id}] = d.Name
+		}
+	}
+	reported := map[string]bool{}
+	for _, d := range j.ports {
+		for _, id := range d.Untagged {
+			other, mixed := tagged[vlan{d.Master, id}]
+			if !mixed || reported[d.Master] {
+				continue
+			}
+			reported[d.Master] = true
+			add("tcp.vlans", Note, fmt.Sprintf("bridge %s: VLAN %d leaves %s with a tag and %s without: with vlans: separate (the default) a connection between such ports counts as two and is not limited", d.Master, id, other, d.Name),
+				"weir switch --vlans ignore, if no tenants in different VLANs have the same addresses")
+		}
+	}
 }
 
 // receiveWindow reports how windows of this host's connections are scaled: net/ipv4, tcp_select_initial_window.

@@ -86,10 +86,12 @@ type Device struct {
 	Addresses   int    // of IP
 	Master      string // bridge, bond, VRF, ovs-system
 	MasterKind  string
-	Lower       string // what a VLAN, tunnel or macvlan stands on, if it is in this namespace
-	PeerAway    bool   // its peer or lower device is in another namespace
-	Parking     bool   // one of Weir's parking devices
-	GSOMax      int    // bytes of a super-packet
+	Tagged      []uint16 // VLANs whose packets leave with a tag, if the master is a bridge that filters VLANs
+	Untagged    []uint16 // VLANs whose packets leave without one
+	Lower       string   // what a VLAN, tunnel or macvlan stands on, if it is in this namespace
+	PeerAway    bool     // its peer or lower device is in another namespace
+	Parking     bool     // one of Weir's parking devices
+	GSOMax      int      // bytes of a super-packet
 
 	Root     Qdisc
 	Verdict  *Verdict // of weir switch; nil: not asked

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"weir/agent/switchd"
@@ -35,9 +36,10 @@ func (g *gatherer) devices() note {
 	for _, l := range links {
 		t.names[l.Attrs().Index], t.kinds[l.Attrs().Index] = l.Attrs().Name, l.Type()
 	}
-	var errQdisc, errAddr error
+	var errQdisc, errAddr, errVLANs error
 	t.qdiscs, errQdisc = listQdiscs()
 	t.addresses, errAddr = countAddresses()
+	t.vlans, errVLANs = listVLANs(links)
 	verdicts, errVerdict := g.verdicts()
 	t.ethtool, err = nic.Open()
 	if err == nil {
@@ -60,6 +62,7 @@ func (g *gatherer) devices() note {
 		f.unseen("queue disciplines", errQdisc)
 		f.unseen("what weir switch makes of the ports", errVerdict)
 		f.unseen("addresses", errAddr)
+		f.unseen("VLANs of bridges", errVLANs)
 		f.unseen("drivers and offloads", err)
 		f.unseen(seePrograms, progs.err)
 		f.unseen("filters of tc", progs.errFilters)
@@ -105,8 +108,9 @@ type deviceTables struct {
 	names, kinds map[int]string // by ifindex
 	qdiscs       map[int][]qdisc
 	addresses    map[int]int
-	ethtool      *nic.Tool // nil: not available
-	foreignSys   bool      // /sys is of another namespace
+	vlans        map[int32][]*nl.BridgeVlanInfo // of the ports of bridges that filter VLANs
+	ethtool      *nic.Tool                      // nil: not available
+	foreignSys   bool                           // /sys is of another namespace
 }
 
 func (g *gatherer) device(l netlink.Link, t *deviceTables) Device {
@@ -121,6 +125,13 @@ func (g *gatherer) device(l netlink.Link, t *deviceTables) Device {
 	}
 	if lower := lowerOf(l); lower != 0 && a.NetNsID < 0 && d.Kind != "veth" {
 		d.Lower = t.names[lower]
+	}
+	for _, v := range t.vlans[int32(a.Index)] {
+		if v.EngressUntag() {
+			d.Untagged = append(d.Untagged, v.Vid)
+		} else {
+			d.Tagged = append(d.Tagged, v.Vid)
+		}
 	}
 	d.Root, d.Children = rootOf(t.qdiscs[a.Index])
 	g.ethtool(&d, t.ethtool)
@@ -191,6 +202,29 @@ func countAddresses() (map[int]int, error) {
 		}
 	}
 	return out, nil
+}
+
+// listVLANs lists the VLANs of the ports of bridges that filter VLANs, by ifindex. The library's word for egress is engress.
+func listVLANs(links []netlink.Link) (map[int32][]*nl.BridgeVlanInfo, error) {
+	filters := map[int]bool{}
+	for _, l := range links {
+		if b, is := l.(*netlink.Bridge); is && b.VlanFiltering != nil && *b.VlanFiltering {
+			filters[b.Index] = true
+		}
+	}
+	if len(filters) == 0 {
+		return nil, nil
+	}
+	all, err := netlink.BridgeVlanList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list VLANs: %w", err)
+	}
+	for _, l := range links {
+		if a := l.Attrs(); !filters[a.MasterIndex] {
+			delete(all, int32(a.Index))
+		}
+	}
+	return all, nil
 }
 
 // offloadsOfInterest are those that Weir has something to say of.

@@ -48,6 +48,7 @@ var (
 		"fairq.flows":             {file: keysPort + "fairq: {flows: 2048}\n", without: keysPort, see: "kernel"},
 		"fairq.shrink":            {file: keysPort + "fairq: {shrink: avoid}\n", without: keysPort, see: "kernel"},
 		"fairq.signed":            {file: keysPort + "fairq: {signed: drop}\n", without: keysPort, see: "kernel"},
+		"fairq.vlans":             {file: keysPort + "fairq: {vlans: ignore}\n", without: keysPort, see: "kernel"},
 		"fairq.promises":          {file: keysPort + "fairq: {promises: on}\n", without: keysPort, see: "kernel"},
 		"fairq.credits":           {file: keysPort + "fairq: {credits: on}\n", without: keysPort + "fairq: {promises: on}\n", see: "kernel"},
 		"scope":                   {file: keysPort + "scope: [10.0.0.0/8]\n", without: keysPort, see: "kernel"},

@@ -21,6 +21,7 @@ var completeFlags = map[string]complete{
 	"count":  cobra.FixedCompletions([]string{"opening", "active", "handshake"}, cobra.ShellCompDirectiveNoFileComp),
 	"shrink": cobra.FixedCompletions([]string{"allow", "avoid"}, cobra.ShellCompDirectiveNoFileComp),
 	"signed": cobra.FixedCompletions([]string{"pass", "limit", "drop"}, cobra.ShellCompDirectiveNoFileComp),
+	"vlans":  cobra.FixedCompletions([]string{"separate", "ignore"}, cobra.ShellCompDirectiveNoFileComp),
 	"gain":   cobra.FixedCompletions([]string{"paper", "code"}, cobra.ShellCompDirectiveNoFileComp),
 	"scale":  cobra.FixedCompletions([]string{"learn", "shim", "unify"}, cobra.ShellCompDirectiveNoFileComp),
 	"world":  cobra.FixedCompletions(experiment.BuiltWorlds(), cobra.ShellCompDirectiveNoFileComp),

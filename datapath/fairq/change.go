@@ -18,7 +18,7 @@ var ErrNotLive = errors.New("not while it runs: restart")
 // between two packets; timers and tables continue. Change returns the function that undoes it. After an error
 // nothing has changed.
 //
-// These settings cannot change live (ErrNotLive). (1) The size of the table. (2) Count: the switch maintains a
+// These settings cannot change live (ErrNotLive). (1) The size of the table, and whether VLANs count: the table would have other keys. (2) Count: the switch maintains a
 // register only while it is used for counting, so at first there would be no flows. (3) Scale, to or from
 // unify: connections keep the scale that their SYNs were changed to announce. (4) Shrink, from allow to avoid,
 // or from edge mode, which acts as allow: the right edges granted before are unknown, so each flow would once
@@ -37,6 +37,8 @@ func (f *Attachment) Change(c Config) (undo func() error, err error) {
 		return nil, fmt.Errorf("scale unify, to it, from it, or to another shift: %w", ErrNotLive)
 	case next.Count != was.Count:
 		return nil, fmt.Errorf("count: %w", ErrNotLive)
+	case c.IgnoreVLANs != was.IgnoreVLANs:
+		return nil, fmt.Errorf("vlans: %w", ErrNotLive)
 	case next.Flows != was.Flows:
 		return nil, fmt.Errorf("flows: %w with --renew", ErrNotLive)
 	case next.shrink() == ShrinkAvoid && was.shrink() == ShrinkAllow:

@@ -141,6 +141,9 @@ type Config struct {
 	UnifyShift uint8
 	Shrink     Shrink
 	Signed     Signed
+	// IgnoreVLANs: VLAN tags do not tell connections apart. For bridges that filter VLANs, where some ports have tags and some none: else
+	// a connection between two of them counts as two, and is not limited. Tenants in different VLANs must not have the same addresses.
+	IgnoreVLANs bool
 	// Scope: only flows with both ends in one of these prefixes are rewritten and counted. Empty: all.
 	Scope []netip.Prefix
 	// Flows is the size of the table, in connections: at most MaxFlows. 0: DefaultFlows.

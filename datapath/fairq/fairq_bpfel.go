@@ -508,6 +508,7 @@ const (
 	fairqVarShrink           = "shrink"
 	fairqVarSignedMode       = "signed_mode"
 	fairqVarUnifyShift       = "unify_shift"
+	fairqVarVlansIgnored     = "vlans_ignored"
 )
 
 // loadFairq returns the embedded CollectionSpec for fairq.
@@ -601,6 +602,7 @@ type fairqVariableSpecs struct {
 	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
 	SignedMode    *ebpf.VariableSpec `ebpf:"signed_mode"`
 	UnifyShift    *ebpf.VariableSpec `ebpf:"unify_shift"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // fairqObjects contains all objects after they have been loaded into the kernel.
@@ -685,6 +687,7 @@ type fairqVariables struct {
 	Shrink        *ebpf.Variable `ebpf:"shrink"`
 	SignedMode    *ebpf.Variable `ebpf:"signed_mode"`
 	UnifyShift    *ebpf.Variable `ebpf:"unify_shift"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // fairqPrograms contains all programs after they have been loaded into the kernel.

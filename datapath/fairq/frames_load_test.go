@@ -26,7 +26,7 @@ type loaded struct {
 type frameConstants struct {
 	count, scale, shrink, unifyShift uint8
 	signed                           Signed
-	scoped                           bool
+	scoped, vlansIgnored             bool
 	flows, pending                   uint32
 	edge                             EdgeMode
 }
@@ -101,6 +101,7 @@ func (c frameConstants) load() (*loaded, error) {
 	} {
 		err = errors.Join(err, spec.Variables[name].Set(value))
 	}
+	err = errors.Join(err, spec.Variables[fairqVarVlansIgnored].Set(c.vlansIgnored))
 	edge := c.edge.withDefaults()
 	if err = errors.Join(err, edge.set(spec)); err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ type frameSwitch struct {
 type frameConfig struct {
 	count, scale, shrink, unifyShift uint8
 	signed                           Signed
+	vlansIgnored                     bool
 	scope                            []fairqScopeKey
 	flows, pending                   uint32          // sizes of the tables
 	law                              fairqPortConfig // of every port
@@ -45,7 +46,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 		}
 	}
 	s := &frameSwitch{loaded: frameConstants{
-		count: c.count, scale: c.scale, shrink: c.shrink, unifyShift: c.unifyShift, signed: c.signed,
+		count: c.count, scale: c.scale, shrink: c.shrink, unifyShift: c.unifyShift, signed: c.signed, vlansIgnored: c.vlansIgnored,
 		scoped: len(c.scope) > 0, flows: c.flows, pending: c.pending, edge: c.edge,
 	}.take(tb, ports)}
 	for i := range uint32(ports) {

@@ -50,6 +50,7 @@ func newSource(c *Config) (*programSource, error) {
 		spec.Variables[fairqVarShrink].Set(uint8(c.shrink())),
 		spec.Variables[fairqVarSignedMode].Set(uint8(c.Signed)),
 		spec.Variables[fairqVarScoped].Set(scoped),
+		spec.Variables[fairqVarVlansIgnored].Set(c.IgnoreVLANs),
 		c.Edge.set(spec),
 	)
 	if err != nil {

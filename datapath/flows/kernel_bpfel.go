@@ -38,6 +38,7 @@ const (
 	kernelProgWeirFlows    = "weir_flows"
 	kernelVarFlowDigestKey = "flow_digest_key"
 	kernelVarPortNumber    = "port_number"
+	kernelVarVlansIgnored  = "vlans_ignored"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -98,6 +99,7 @@ type kernelMapSpecs struct {
 type kernelVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	PortNumber    *ebpf.VariableSpec `ebpf:"port_number"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // kernelObjects contains all objects after they have been loaded into the kernel.
@@ -135,6 +137,7 @@ func (m *kernelMaps) Close() error {
 type kernelVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	PortNumber    *ebpf.Variable `ebpf:"port_number"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // kernelPrograms contains all programs after they have been loaded into the kernel.

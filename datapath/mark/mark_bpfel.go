@@ -44,6 +44,7 @@ const (
 	markProgWeirMark     = "weir_mark"
 	markVarFlowDigestKey = "flow_digest_key"
 	markVarPortId        = "port_id"
+	markVarVlansIgnored  = "vlans_ignored"
 )
 
 // loadMark returns the embedded CollectionSpec for mark.
@@ -105,6 +106,7 @@ type markMapSpecs struct {
 type markVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // markObjects contains all objects after they have been loaded into the kernel.
@@ -144,6 +146,7 @@ func (m *markMaps) Close() error {
 type markVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // markPrograms contains all programs after they have been loaded into the kernel.

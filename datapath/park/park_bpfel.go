@@ -52,6 +52,7 @@ const (
 	parkProgWeirParkLearn  = "weir_park_learn"
 	parkProgWeirParkReturn = "weir_park_return"
 	parkVarFlowDigestKey   = "flow_digest_key"
+	parkVarVlansIgnored    = "vlans_ignored"
 )
 
 // loadPark returns the embedded CollectionSpec for park.
@@ -114,6 +115,7 @@ type parkMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type parkVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // parkObjects contains all objects after they have been loaded into the kernel.
@@ -154,6 +156,7 @@ func (m *parkMaps) Close() error {
 // It can be passed to loadParkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type parkVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // parkPrograms contains all programs after they have been loaded into the kernel.

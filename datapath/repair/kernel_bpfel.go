@@ -122,6 +122,7 @@ const (
 	kernelProgWeirRepair    = "weir_repair"
 	kernelVarFlowDigestKey  = "flow_digest_key"
 	kernelVarPortId         = "port_id"
+	kernelVarVlansIgnored   = "vlans_ignored"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -189,6 +190,7 @@ type kernelMapSpecs struct {
 type kernelVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // kernelObjects contains all objects after they have been loaded into the kernel.
@@ -240,6 +242,7 @@ func (m *kernelMaps) Close() error {
 type kernelVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // kernelPrograms contains all programs after they have been loaded into the kernel.

@@ -26,6 +26,7 @@ type allKeys struct {
 	Flows      int      `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"size of the flow table in connections, about 310 B of kernel memory each; more connections pass unmanaged (default: 65536)"`
 	Shrink     string   `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move left (default: allow)"`
 	Signed     string   `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO). pass: leave them unchanged. limit: drop data beyond the port's window. drop: drop them all (default: pass)"`
+	VLANs      string   `json:"vlans,omitempty" jsonschema:"enum=separate,enum=ignore" jsonschema_description:"VLAN tags. separate: equal addresses in two VLANs are two connections. ignore: for a bridge with tagged and untagged ports, whose connections have a tag in one direction only; tenants must not have the same addresses (default: separate)"`
 	Promises   string   `json:"promises,omitempty" jsonschema:"enum=off,enum=on" jsonschema_description:"whether SYN-ACKs and requests promise a first flight that the port has room for (default: off, and on with credits)"`
 	Credits    string   `json:"credits,omitempty" jsonschema:"enum=off,enum=on" jsonschema_description:"whether requests and acknowledgements wait while a segment of each flow exceeds BDP and target; it implies promises (default: off)"`
 	Edge       *edgeKey `json:"edge,omitempty" jsonschema_description:"edge mode: some ACKs advertise the window to Weir's edge at the senders, which writes it into all ACKs (default: off)"`
@@ -70,7 +71,7 @@ func (Law) Facts() *switchd.Facts {
 	spec := fairqlaw.Spec()
 	return &switchd.Facts{
 		Spec: &spec, Title: "FairQ",
-		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass", Promises: off, Credits: off},
+		All:       &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass", VLANs: "separate", Promises: off, Credits: off},
 		Port:      &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", LongestWait: fairqlaw.DefaultWait, HoldRequests: on, RepairLosses: on, Paths: 1},
 		MovedAll:  []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
 		MovedPort: []string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"},
@@ -89,6 +90,7 @@ func flags() []switchd.Flag {
 		{Name: "count", Key: "fairq.count", Default: fairqlaw.DefaultCount, Observe: true, Help: "flows that count: active (sent data recently), opening (the same, and open handshakes reduce new windows), or handshake (opened, not closed)"},
 		{Name: "shrink", Key: "fairq.shrink", Default: "allow", Help: "whether the right edge of a window may move left: allow or avoid"},
 		{Name: "signed", Key: "fairq.signed", Default: "pass", Help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
+		{Name: "vlans", Key: "fairq.vlans", Default: "separate", Observe: true, Help: "VLAN tags: separate (equal addresses in two VLANs are two connections) or ignore (for bridges with tagged and untagged ports)"},
 		{Name: "promises", Key: "fairq.promises", Default: off, Help: "whether SYN-ACKs and requests promise a first flight that the port has room for: on or off"},
 		{Name: "credits", Key: "fairq.credits", Default: off, Help: "whether requests and acknowledgements wait while a segment of each flow exceeds BDP and target: on (with promises) or off"},
 		{Name: "scale", Key: "fairq.scale", Default: "learn", Help: "source of window scales: learn, shim or unify"},
@@ -217,5 +219,6 @@ var (
 	scales  = mode[kernel.Scale]{"learn": kernel.ScaleLearn, "shim": kernel.ScaleShim, "unify": kernel.ScaleUnify}
 	shrinks = mode[kernel.Shrink]{"allow": kernel.ShrinkAllow, "avoid": kernel.ShrinkAvoid}
 	signeds = mode[kernel.Signed]{"pass": kernel.SignedPass, "limit": kernel.SignedLimit, "drop": kernel.SignedDrop}
+	vlans   = mode[bool]{"separate": false, "ignore": true}
 	gains   = mode[kernel.Gain]{"paper": kernel.GainPaper, "code": kernel.GainOVS}
 )

@@ -91,10 +91,11 @@ func KernelConfig(c *switchd.Common) (cfg kernel.Config, err error) {
 		p := fairqlaw.Default()
 		p.Count, p.Scale, p.UnifyShift, p.Shrink = k.Count, k.Scale, k.UnifyShift, k.Shrink
 		p.Promises, p.Credits = k.Promises == on, k.Credits == on
-		var errSigned error
+		var errSigned, errVLANs error
 		cfg, err = programsConfig(p)
 		cfg.Signed, errSigned = signeds.parse("signed", k.Signed)
-		cfg.Flows, cfg.Edge, err = uint32(k.Flows), k.edge(), errors.Join(err, errSigned)
+		cfg.IgnoreVLANs, errVLANs = vlans.parse("vlans", k.VLANs)
+		cfg.Flows, cfg.Edge, err = uint32(k.Flows), k.edge(), errors.Join(err, errSigned, errVLANs)
 	case *fairqlaw.Params:
 		cfg, err = programsConfig(k)
 	default:

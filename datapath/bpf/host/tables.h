@@ -13,7 +13,6 @@
 #include "../../core/vmecn.h"
 #include "../lib/counts.h"
 #include "../lib/segment.h"
-#include "../lib/vlans.h"
 
 #define HOST_VMS 4096
 #define HOST_ADDRESSES 16
@@ -141,13 +140,11 @@ TABLE(came_total, ARRAY, 1, __u32, __u64); // of all pairs, also evicted ones
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);
 
 // Returns the key of a VM's connection. Tenants may use the same addresses, so it has the VM: mixed in under a secret, because
-// a lookup of 16 bytes takes less time than one of 24. It has no VLAN tags, as the keys of grants have none.
+// a lookup of 16 bytes takes less time than one of 24. It has no VLAN tags (VLANS_IGNORED), as the keys of grants have none.
 static __always_inline struct flow_key key_of(const struct segment *s, __u32 vm)
 {
 	struct flow_key key = s->key;
 
-	if (unlikely(s->vlans))
-		key_without_vlans(&key, s);
 	key.word[1] ^= ((__u64)flow_digest_key[18] << 32 | flow_digest_key[19] | 1) * vm;
 	return key;
 }

@@ -36,12 +36,19 @@ enum {
 #define TCP_AE 0x01 // in the reserved bits
 
 // The ends of a connection, sorted, so that both directions have the same value. IPv4 addresses are stored as
-// ::ffff:a.b.c.d. The VLAN tags are part of it, because addresses of tenants may overlap.
+// ::ffff:a.b.c.d. The VLAN tags are part of it, because addresses of tenants may overlap, unless vlans_ignored.
 struct flow_ends {
 	__u32 address[2][4]; // as on the wire
 	__be16 port[2];
-	__u32 vlans; // tags from the outer to the inner, 12 bits each; 0: none
+	__u32 vlans; // tags from the outer to the inner, 12 bits each; 0: none, or vlans_ignored
 };
+
+// 1: VLAN tags are no part of the ends. A bridge that filters VLANs tags the packets of some ports only. If the directions of a connection
+// leave by a port with tags and one without, they would be two connections. User space sets it, or the compiler (-D) for programs that never use tags.
+#ifndef VLANS_IGNORED
+const volatile __u8 vlans_ignored;
+#define VLANS_IGNORED vlans_ignored
+#endif
 
 // The ends in 16 bytes, as key of tables: a lookup takes half the time of one with all 40. IPv4: the ends themselves.
 // IPv6: a digest under a key that no sender knows (segment_digest).
@@ -280,6 +287,8 @@ static __always_inline enum segment_kind segment_read_ip(struct __sk_buff *ctx, 
 	return SEGMENT_OTHER;
 }
 
+static __always_inline __u32 vlans_add(__u32 vlans, __u32 tag) { return VLANS_IGNORED ? 0 : vlans << 12 | (tag & 0xfff); }
+
 // Reads the headers of ctx into s. Only for SEGMENT_TCP all of s is set.
 static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, struct segment *s)
 {
@@ -296,19 +305,19 @@ static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, str
 	if (unlikely(head + FRAME_ETH_BYTES > end))
 		return SEGMENT_SHORT;
 	s->is_ipv6 = s->is_signed = 0;
-	s->vlans = unlikely(ctx->vlan_present) ? ctx->vlan_tci & 0xfff : 0;
+	s->vlans = unlikely(ctx->vlan_present) ? vlans_add(0, ctx->vlan_tci) : 0;
 	ethertype = *(__be16 *)(head + FRAME_ETH_BYTES - 2);
 	if (likely(!frame_is_tag(ethertype)))
 		return segment_read_ip(ctx, s, head, ethertype, FRAME_ETH_BYTES);
 	if (head + one > end)
 		return SEGMENT_SHORT;
-	s->vlans = s->vlans << 12 | (bpf_ntohs(*(__be16 *)(head + FRAME_ETH_BYTES)) & 0xfff);
+	s->vlans = vlans_add(s->vlans, bpf_ntohs(*(__be16 *)(head + FRAME_ETH_BYTES)));
 	ethertype = *(__be16 *)(head + one - 2);
 	if (!frame_is_tag(ethertype))
 		return segment_read_ip(ctx, s, head, ethertype, one);
 	if (head + two > end)
 		return SEGMENT_SHORT;
-	s->vlans = s->vlans << 12 | (bpf_ntohs(*(__be16 *)(head + one)) & 0xfff);
+	s->vlans = vlans_add(s->vlans, bpf_ntohs(*(__be16 *)(head + one)));
 	return segment_read_ip(ctx, s, head, *(__be16 *)(head + two - 2), two);
 }
 

@@ -16,7 +16,6 @@
 #include "../lib/frame.h"
 #include "../lib/marked.h"
 #include "../lib/segment.h"
-#include "../lib/vlans.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -205,17 +204,14 @@ static __always_inline __u32 arrival_of(const struct segment *s)
 	struct arrivals_config config = {.idle_ns = idle_ns};
 	struct arrivals_packet p = {.seq = s->seq, .ack = s->ack, .payload = s->payload, .flags = s->flags, .side = s->side};
 	struct arrivals_flow *flow, fresh = {};
-	struct flow_key key = s->key;
 	__u32 kinds;
 
 	p.now_ns = bpf_ktime_get_ns();
-	if (unlikely(s->vlans))
-		key_without_vlans(&key, s);
-	flow = bpf_map_lookup_elem(&flows, &key);
+	flow = bpf_map_lookup_elem(&flows, &s->key);
 	if (flow)
 		return arrivals_see(&config, flow, &p);
 	kinds = arrivals_see(&config, &fresh, &p);
-	bpf_map_update_elem(&flows, &key, &fresh, BPF_NOEXIST);
+	bpf_map_update_elem(&flows, &s->key, &fresh, BPF_NOEXIST);
 	return kinds;
 }
 

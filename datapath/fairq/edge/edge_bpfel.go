@@ -94,6 +94,7 @@ const (
 	edgeVarMssMax            = "mss_max"
 	edgeVarPortId            = "port_id"
 	edgeVarShrink            = "shrink"
+	edgeVarVlansIgnored      = "vlans_ignored"
 )
 
 // loadEdge returns the embedded CollectionSpec for edge.
@@ -163,6 +164,7 @@ type edgeVariableSpecs struct {
 	MssMax        *ebpf.VariableSpec `ebpf:"mss_max"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // edgeObjects contains all objects after they have been loaded into the kernel.
@@ -208,6 +210,7 @@ type edgeVariables struct {
 	MssMax        *ebpf.Variable `ebpf:"mss_max"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
 	Shrink        *ebpf.Variable `ebpf:"shrink"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // edgePrograms contains all programs after they have been loaded into the kernel.

@@ -743,6 +743,7 @@ const (
 	lawtraceVarUnusedLook       = "unused_look"
 	lawtraceVarUnusedPaces      = "unused_paces"
 	lawtraceVarUnusedTurn       = "unused_turn"
+	lawtraceVarVlansIgnored     = "vlans_ignored"
 )
 
 // loadLawtrace returns the embedded CollectionSpec for lawtrace.
@@ -845,6 +846,7 @@ type lawtraceVariableSpecs struct {
 	UnusedLook    *ebpf.VariableSpec `ebpf:"unused_look"`
 	UnusedPaces   *ebpf.VariableSpec `ebpf:"unused_paces"`
 	UnusedTurn    *ebpf.VariableSpec `ebpf:"unused_turn"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // lawtraceObjects contains all objects after they have been loaded into the kernel.
@@ -940,6 +942,7 @@ type lawtraceVariables struct {
 	UnusedLook    *ebpf.Variable `ebpf:"unused_look"`
 	UnusedPaces   *ebpf.Variable `ebpf:"unused_paces"`
 	UnusedTurn    *ebpf.Variable `ebpf:"unused_turn"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // lawtracePrograms contains all programs after they have been loaded into the kernel.

@@ -63,6 +63,7 @@ const (
 	shimProgWeirShimSend  = "weir_shim_send"
 	shimVarFlowDigestKey  = "flow_digest_key"
 	shimVarPortId         = "port_id"
+	shimVarVlansIgnored   = "vlans_ignored"
 )
 
 // loadShim returns the embedded CollectionSpec for shim.
@@ -126,6 +127,7 @@ type shimMapSpecs struct {
 type shimVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // shimObjects contains all objects after they have been loaded into the kernel.
@@ -165,6 +167,7 @@ func (m *shimMaps) Close() error {
 type shimVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // shimPrograms contains all programs after they have been loaded into the kernel.

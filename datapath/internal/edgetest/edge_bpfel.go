@@ -108,6 +108,7 @@ const (
 	EdgeVarPortId            = "port_id"
 	EdgeVarShrink            = "shrink"
 	EdgeVarTcpAt             = "tcp_at"
+	EdgeVarVlansIgnored      = "vlans_ignored"
 )
 
 // LoadEdge returns the embedded CollectionSpec for Edge.
@@ -184,6 +185,7 @@ type EdgeVariableSpecs struct {
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
 	TcpAt         *ebpf.VariableSpec `ebpf:"tcp_at"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // EdgeObjects contains all objects after they have been loaded into the kernel.
@@ -232,6 +234,7 @@ type EdgeVariables struct {
 	PortId        *ebpf.Variable `ebpf:"port_id"`
 	Shrink        *ebpf.Variable `ebpf:"shrink"`
 	TcpAt         *ebpf.Variable `ebpf:"tcp_at"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // EdgePrograms contains all programs after they have been loaded into the kernel.

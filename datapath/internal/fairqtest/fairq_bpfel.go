@@ -512,6 +512,7 @@ const (
 	FairQVarSignedMode       = "signed_mode"
 	FairQVarTcpAt            = "tcp_at"
 	FairQVarUnifyShift       = "unify_shift"
+	FairQVarVlansIgnored     = "vlans_ignored"
 	FairQVarWideWindow       = "wide_window"
 )
 
@@ -626,6 +627,7 @@ type FairQVariableSpecs struct {
 	SignedMode      *ebpf.VariableSpec `ebpf:"signed_mode"`
 	TcpAt           *ebpf.VariableSpec `ebpf:"tcp_at"`
 	UnifyShift      *ebpf.VariableSpec `ebpf:"unify_shift"`
+	VlansIgnored    *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 	WideWindow      *ebpf.VariableSpec `ebpf:"wide_window"`
 }
 
@@ -720,6 +722,7 @@ type FairQVariables struct {
 	SignedMode      *ebpf.Variable `ebpf:"signed_mode"`
 	TcpAt           *ebpf.Variable `ebpf:"tcp_at"`
 	UnifyShift      *ebpf.Variable `ebpf:"unify_shift"`
+	VlansIgnored    *ebpf.Variable `ebpf:"vlans_ignored"`
 	WideWindow      *ebpf.Variable `ebpf:"wide_window"`
 }
 

@@ -55,6 +55,7 @@ const (
 	MarkVarBacklogBytes  = "backlog_bytes"
 	MarkVarFlowDigestKey = "flow_digest_key"
 	MarkVarPortId        = "port_id"
+	MarkVarVlansIgnored  = "vlans_ignored"
 )
 
 // LoadMark returns the embedded CollectionSpec for Mark.
@@ -120,6 +121,7 @@ type MarkVariableSpecs struct {
 	BacklogBytes  *ebpf.VariableSpec `ebpf:"backlog_bytes"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // MarkObjects contains all objects after they have been loaded into the kernel.
@@ -162,6 +164,7 @@ type MarkVariables struct {
 	BacklogBytes  *ebpf.Variable `ebpf:"backlog_bytes"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // MarkPrograms contains all programs after they have been loaded into the kernel.

@@ -89,6 +89,7 @@ const (
 	ParkProgHashLookup   = "hash_lookup"
 	ParkProgParkAll      = "park_all"
 	ParkVarFlowDigestKey = "flow_digest_key"
+	ParkVarVlansIgnored  = "vlans_ignored"
 )
 
 // LoadPark returns the embedded CollectionSpec for Park.
@@ -156,6 +157,7 @@ type ParkMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ParkVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // ParkObjects contains all objects after they have been loaded into the kernel.
@@ -204,6 +206,7 @@ func (m *ParkMaps) Close() error {
 // It can be passed to LoadParkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ParkVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // ParkPrograms contains all programs after they have been loaded into the kernel.

@@ -124,6 +124,7 @@ const (
 	RepairVarFlowDigestKey  = "flow_digest_key"
 	RepairVarNowNs          = "now_ns"
 	RepairVarPortId         = "port_id"
+	RepairVarVlansIgnored   = "vlans_ignored"
 )
 
 // LoadRepair returns the embedded CollectionSpec for Repair.
@@ -193,6 +194,7 @@ type RepairVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	NowNs         *ebpf.VariableSpec `ebpf:"now_ns"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // RepairObjects contains all objects after they have been loaded into the kernel.
@@ -246,6 +248,7 @@ type RepairVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	NowNs         *ebpf.Variable `ebpf:"now_ns"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // RepairPrograms contains all programs after they have been loaded into the kernel.

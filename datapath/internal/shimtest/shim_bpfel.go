@@ -74,6 +74,7 @@ const (
 	ShimProgWeirShimSend  = "weir_shim_send"
 	ShimVarFlowDigestKey  = "flow_digest_key"
 	ShimVarPortId         = "port_id"
+	ShimVarVlansIgnored   = "vlans_ignored"
 )
 
 // LoadShim returns the embedded CollectionSpec for Shim.
@@ -141,6 +142,7 @@ type ShimMapSpecs struct {
 type ShimVariableSpecs struct {
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	VlansIgnored  *ebpf.VariableSpec `ebpf:"vlans_ignored"`
 }
 
 // ShimObjects contains all objects after they have been loaded into the kernel.
@@ -182,6 +184,7 @@ func (m *ShimMaps) Close() error {
 type ShimVariables struct {
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
+	VlansIgnored  *ebpf.Variable `ebpf:"vlans_ignored"`
 }
 
 // ShimPrograms contains all programs after they have been loaded into the kernel.
