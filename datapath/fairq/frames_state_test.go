@@ -295,10 +295,12 @@ func TestFairQFrames_Segmented(t *testing.T) {
 	s := c.segment()
 	s.Payload = make([]byte, 3000)
 	f.counted(t, 0)
-	out, err := f.run(0, s.Bytes(), 0, skbContext(3, 1000))
 	want := with(s, func(s *frames.Segment) { s.Window = rowField })
-	if got := f.counted(t, 0); err != nil || got != (fairqPortCounts{Seen: 3, Rewritten: 3, Data: 3}) || !bytes.Equal(out, want) {
-		t.Errorf("%v: counted %+v\n out  %x\n want %x", err, got, out, want)
+	for _, segments := range []uint32{3, 0} { // 0: a guest left it to its virtio device
+		out, err := f.run(0, s.Bytes(), 0, skbContext(segments, 1000))
+		if got := f.counted(t, 0); err != nil || got != (fairqPortCounts{Seen: 3, Rewritten: 3, Data: 3}) || !bytes.Equal(out, want) {
+			t.Errorf("gso_segs %d: %v: counted %+v\n out  %x\n want %x", segments, err, got, out, want)
+		}
 	}
 	// The floor of a flow in that direction is a segment. The program ignores a gso_size that the port cannot
 	// carry.

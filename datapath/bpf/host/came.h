@@ -14,7 +14,7 @@ const volatile __u32 count_came = 0;
 __noinline int came_count(struct __sk_buff *ctx, __u32 vm)
 {
 	struct host_pair pair = {.vm = vm};
-	__u64 packets = wire_packets(ctx), *n;
+	__u64 packets = packets_of(ctx), *n;
 	__u32 zero = 0, destination[4];
 	struct frame f = {};
 

@@ -144,7 +144,7 @@ static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segm
 static __always_inline __u32 segment_clamp(struct __sk_buff *ctx, struct host_counts *stats, __u32 id)
 {
 	struct host_grants *g = bpf_map_lookup_elem(&vm_grants, &id);
-	__u64 packets = wire_packets(ctx), *said = &stats->no_ack;
+	__u64 packets = packets_of(ctx), *said = &stats->no_ack;
 	struct segment s = {};
 	enum segment_kind kind;
 

@@ -270,9 +270,9 @@ static __always_inline enum guest_fate guest_check(struct __sk_buff *ctx, __u32 
 	*stats = bpf_map_lookup_elem(&counts, from);
 	if (!*stats)
 		return GUEST_PASS;
-	(*stats)->sent += wire_packets(ctx);
+	(*stats)->sent += packets_of(ctx);
 	verdict = guest_judge(ctx, *vm);
-	if (guest_dropped(*stats, verdict, wire_packets(ctx)))
+	if (guest_dropped(*stats, verdict, packets_of(ctx)))
 		return GUEST_DROP;
 	if (verdict == GUEST_PASSES_SYN && segment_read(ctx, &s) == SEGMENT_TCP && s.flags & TCP_SYN)
 		host_learn(ctx, &s, *from);

@@ -25,7 +25,7 @@ int weir_host_vm(struct __sk_buff *ctx)
 	if (guest_check(ctx, &from, &vm, &senders) == GUEST_DROP)
 		return TCX_DROP;
 	if (senders)
-		senders->local += wire_packets(ctx);
+		senders->local += packets_of(ctx);
 	if (!id--)
 		return TCX_NEXT;
 	stats = bpf_map_lookup_elem(&counts, &id);
@@ -35,7 +35,7 @@ int weir_host_vm(struct __sk_buff *ctx)
 	if (count_came && ctx->ingress_ifindex == uplink_ifindex)
 		stats->marked += came_count(ctx, id);
 	if (ecn_mode && vm_ecn(ctx, agreed, 1) > 0)
-		stats->ecn_cleared += wire_packets(ctx);
+		stats->ecn_cleared += packets_of(ctx);
 	return TCX_NEXT;
 }
 
@@ -74,13 +74,13 @@ int weir_host_up(struct __sk_buff *ctx)
 	if (!vm || !stats)
 		return TCX_NEXT; // the host's own, or not from a VM of the list
 	if (ecn_mode && fate != GUEST_NO_ECN && vm_ecn(ctx, ecn_sent(ctx, from), 0) > 0)
-		stats->ecn_set += wire_packets(ctx);
+		stats->ecn_set += packets_of(ctx);
 	class = relaxed_class ? bucket_class(rate_of(from), vm->class, relaxed_class) : 0;
 	if (class)
 		ctx->priority = class;
 	if (class && class != relaxed_class)
-		stats->in_class += wire_packets(ctx);
+		stats->in_class += packets_of(ctx);
 	else
-		stats->relaxed += wire_packets(ctx);
+		stats->relaxed += packets_of(ctx);
 	return TCX_NEXT;
 }

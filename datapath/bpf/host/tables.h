@@ -149,18 +149,6 @@ static __always_inline struct flow_key key_of(const struct segment *s, __u32 vm)
 	return key;
 }
 
-// Returns the number of packets on the wire. A large packet that a guest leaves to its virtio device has no number of segments yet: the
-// kernel counts them later. It counts as its whole segments, with the shortest headers of TCP.
-static __always_inline __u64 wire_packets(const struct __sk_buff *ctx)
-{
-	__u32 headers = FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES, segments;
-
-	if (likely(ctx->gso_segs || !ctx->gso_size || ctx->len < headers))
-		return packets_of(ctx);
-	segments = (ctx->len - headers) / ctx->gso_size;
-	return segments ? segments : 1;
-}
-
 // Returns the index of the VM behind a port, and 1; 0: there is none. One program serves all VMs, so that 1000 of them are set
 // up in the time of one load. All ports are in one namespace.
 static __always_inline __u32 vm_behind(__u32 ifindex)

@@ -6,8 +6,16 @@
 
 #include "segment.h"
 
-// Returns the number of packets on the wire: a GSO packet has several segments.
-static __always_inline __u64 packets_of(const struct __sk_buff *ctx) { return ctx->gso_segs > 1 ? ctx->gso_segs : 1; }
+// Returns the number of packets on the wire: a GSO packet has several segments. A large packet that a guest leaves to its virtio device has no
+// number of segments yet: the kernel counts them later. It counts as its whole segments, with the shortest headers of TCP.
+static __always_inline __u64 packets_of(const struct __sk_buff *ctx)
+{
+	__u32 headers = FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES, segments = ctx->gso_segs;
+
+	if (unlikely(!segments && ctx->gso_size && ctx->len > headers))
+		segments = (ctx->len - headers) / ctx->gso_size;
+	return segments ? segments : 1;
+}
 
 // Counts packets without a readable TCP header. counters has four elements: other, tunnel, fragment, short.
 static __always_inline void count_not_tcp(__u64 *counters, enum segment_kind kind, __u64 packets)
