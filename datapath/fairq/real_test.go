@@ -72,17 +72,23 @@ func TestFairQ_Scope(t *testing.T) {
 	}
 }
 
-// checkScope checks that a flow was limited and counted as one in the scope, or not at all.
-func (p *rwndPath) checkScope(t *testing.T, f *fairq.Attachment, flow *testnet.Pair, in bool) {
+// checkLimited checks that both ends of a flow have the window 23457, or those that the other end announces.
+func checkLimited(t *testing.T, flow *testnet.Pair, limited bool) {
 	t.Helper()
 	client, server := testnet.ReadTCPInfo(t, flow.Client), testnet.ReadTCPInfo(t, flow.Server)
-	wantClient, wantServer := server.Rcv_wnd, client.Rcv_wnd // announced by the other end
-	if in {
+	wantClient, wantServer := server.Rcv_wnd, client.Rcv_wnd
+	if limited {
 		wantClient, wantServer = granted(23457, client.PeerScale), granted(23457, server.PeerScale)
 	}
 	if client.Snd_wnd != wantClient || server.Snd_wnd != wantServer {
 		t.Errorf("windows of %d and %d, want %d and %d", client.Snd_wnd, server.Snd_wnd, wantClient, wantServer)
 	}
+}
+
+// checkScope checks that a flow was limited and counted as one in the scope, or not at all.
+func (p *rwndPath) checkScope(t *testing.T, f *fairq.Attachment, flow *testnet.Pair, in bool) {
+	t.Helper()
+	checkLimited(t, flow, in)
 	stats, err := f.Stats()
 	if err != nil {
 		t.Fatal(err)

@@ -21,14 +21,7 @@ func TestFairQ_AccessPortAndTrunk(t *testing.T) {
 			flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5)), testnet.WindowScale(9))
 			testnet.Send(t, flow.Client, flow.Server, 100_000)
 			testnet.Send(t, flow.Server, flow.Client, 100_000)
-			client, server := testnet.ReadTCPInfo(t, flow.Client), testnet.ReadTCPInfo(t, flow.Server)
-			wantClient, wantServer := server.Rcv_wnd, client.Rcv_wnd // announced by the other end
-			if ignore {
-				wantClient, wantServer = granted(23457, client.PeerScale), granted(23457, server.PeerScale)
-			}
-			if client.Snd_wnd != wantClient || server.Snd_wnd != wantServer {
-				t.Errorf("windows of %d and %d, want %d and %d", client.Snd_wnd, server.Snd_wnd, wantClient, wantServer)
-			}
+			checkLimited(t, flow, ignore)
 			stats, err := f.Stats()
 			if err != nil {
 				t.Fatal(err)
