@@ -28,6 +28,8 @@ func TestFairQChange_AvoidIsNotLive(t *testing.T) {
 		{"avoid to avoid with the edge", avoid, avoidEdge, true},
 		{"allow to avoid, both with the edge", allowEdge, avoidEdge, true},
 		{"avoid to allow, and off the edge", avoidEdge, allow, true},
+		{"VLANs separate to ignored", allow, fairq.Config{IgnoreVLANs: true}, false},
+		{"VLANs ignored to separate", fairq.Config{IgnoreVLANs: true}, allow, false},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			r.from.Lease = time.Hour
