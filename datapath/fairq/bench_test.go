@@ -2,12 +2,15 @@ package fairq_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/fairq"
 	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/fairqtest"
 )
@@ -103,7 +106,7 @@ func (f *lawBench) begin(b *testing.B, grant uint64) {
 	config.Law.TargetBytes, config.Law.TickNs, config.Law.PeriodNs = 25000, 1e9, 1e9
 	config.EpochNs, config.FlowsMax = 1e9, 1000
 	puts := []error{
-		f.Flows.Put(key, c), f.Controls.Put(uint32(0), fairqtest.FairQControl{LeaseNs: 1 << 62}),
+		f.put(key, c), f.Controls.Put(uint32(0), fairqtest.FairQControl{LeaseNs: 1 << 62}),
 		f.Configs.Put(uint32(0), config), f.Configs.Put(uint32(1), config),
 		f.Ports.Put(uint32(0), fairqtest.FairQPort{Running: 1}), f.Ports.Put(uint32(1), fairqtest.FairQPort{Running: 1, GrantQ8: grant << 8}),
 		f.Lookups.Put(fairqtest.FairQLookupKey{Ifindex: 1}, uint64(1)), f.LongLookups.Put(fairqtest.FairQFlowKey{Word: [2]uint64{1}}, uint64(1)),
@@ -112,6 +115,25 @@ func (f *lawBench) begin(b *testing.B, grant uint64) {
 		if err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// put puts a connection into its place.
+func (f *lawBench) put(key fairqtest.FairQFlowKey, c fairqtest.FairQConnection) error {
+	place, holder := fairq.PlaceOf(key.Word, f.Near.MaxEntries())
+	return f.Near.Put(place, fairqtest.FairQNearPlace{C: c, Key: key, Holder: holder})
+}
+
+// move moves the connection to the hash table, and gives its place to another one.
+func (f *lawBench) move(b *testing.B) {
+	b.Helper()
+	var at fairqtest.FairQNearPlace
+	place, _ := fairq.PlaceOf(benchKey().Word, f.Near.MaxEntries())
+	err := f.Near.Lookup(place, &at)
+	c := at.C
+	at.Key.Word[1], at.Holder = at.Key.Word[1]+1, at.Holder+4
+	if err = errors.Join(err, f.Near.Put(place, at), f.Flows.Put(benchKey(), c)); err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -149,6 +171,7 @@ func BenchmarkFairQ(b *testing.B) {
 		{"part: one lookup with the flow table's key", f.LongLookup, f.Empty, data, 0, false, nil},
 		{"other traffic", f.WeirFairq, f.Empty, benchUDP(), 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.NotTcp }},
 		{"data", f.WeirFairq, f.Empty, data, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Data }},
+		{"data of a flow whose place is taken", f.WeirFairq, f.Empty, data, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Data }},
 		{"ACK of a known flow that nothing governs", f.WeirFairq, f.Empty, pure, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Ungoverned }},
 		{"ACK of a known flow that is small enough", f.WeirFairq, f.Empty, answer, 1 << 20, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Smaller }},
 		{"ACK rewritten", f.RewriteAndUndo, f.Undo, answer, 4000, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
@@ -159,6 +182,9 @@ func BenchmarkFairQ(b *testing.B) {
 	for _, r := range rows {
 		b.Run(r.name, func(b *testing.B) {
 			f.begin(b, r.grant)
+			if strings.HasSuffix(r.name, "place is taken") {
+				f.move(b)
+			}
 			if r.spares {
 				f.observe(b, r.grant)
 			}

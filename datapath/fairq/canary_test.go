@@ -35,12 +35,11 @@ func (s *frameSwitch) dataGroups(tb testing.TB) [2]Group {
 func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fairqConnection) {
 	tb.Helper()
 	found := false
-	for entries := s.Flows.Iterate(); entries.Next(&k, &v); {
-		if v.Ends.end(0).Port() == c.port || v.Ends.end(1).Port() == c.port {
-			found = true
-			break
+	s.walk(tb, func(key *fairqFlowKey, one *fairqConnection) {
+		if one.Ends.end(0).Port() == c.port || one.Ends.end(1).Port() == c.port {
+			found, k, v = true, *key, *one
 		}
-	}
+	})
 	if !found {
 		tb.Fatalf("the connection from port %d is not in the table", c.port)
 	}
@@ -207,17 +206,14 @@ func TestFairQFrames_Share(t *testing.T) {
 			c.open(t, f.frameSwitch)
 		}
 		var buckets []uint16
-		var k fairqFlowKey
-		var c fairqConnection
-		entries := f.Flows.Iterate()
-		for entries.Next(&k, &c) {
+		f.walk(t, func(_ *fairqFlowKey, c *fairqConnection) {
 			if want := c.Ends.bucket(seed); c.Bucket != want {
 				t.Fatalf("%s: %v has the bucket %d, want %d", name, c.Ends.end(0), c.Bucket, want)
 			}
 			buckets = append(buckets, c.Bucket)
-		}
-		if err := entries.Err(); err != nil || len(buckets) != flows {
-			t.Fatalf("%s: %d connections in the table: %v", name, len(buckets), err)
+		})
+		if len(buckets) != flows {
+			t.Fatalf("%s: %d connections in the table", name, len(buckets))
 		}
 		for _, percent := range []float64{1, 10, 50, 90} {
 			share := uint32(math.Round(Buckets * percent / 100))
@@ -262,9 +258,7 @@ func TestFairQFrames_GroupStays(t *testing.T) {
 			f.rewritten(t, when, c.segment(), field, why)
 		}
 		check("at first")
-		if err := f.Flows.Delete(k); err != nil {
-			t.Fatal(err)
-		}
+		f.remove(t, k)
 		c.adopt(t, f.frameSwitch)
 		check("adopted")
 	}

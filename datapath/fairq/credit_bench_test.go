@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/fairq"
 	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/fairqtest"
 	"weir/datapath/park"
@@ -66,14 +67,16 @@ func (f *creditBench) puts(b *testing.B, r *creditRow, on bool, flows, aheadNs u
 	b.Helper()
 	f.begin(b, r.grant)
 	key := benchKey()
-	var c fairqtest.FairQConnection
-	puts := []error{f.Flows.Lookup(key, &c)}
+	var at fairqtest.FairQNearPlace
+	place, _ := fairq.PlaceOf(key.Word, f.Near.MaxEntries())
+	puts := []error{f.Near.Lookup(place, &at)}
+	c := at.C
 	c.Acks[0].Sent, c.Acks[1].Sent = 2000, 2000
 	c.End[0].First, c.End[1].First = 1999, 1000
 	if r.find != nil {
 		r.find(&c)
 	}
-	puts = append(puts, f.Flows.Put(key, c), f.AgainKey.Set(key), f.AgainConnection.Set(c), f.AgainAheadNs.Set(aheadNs))
+	puts = append(puts, f.put(key, c), f.AgainKey.Set(key), f.AgainConnection.Set(c), f.AgainAheadNs.Set(aheadNs))
 	queue := uint32(0)
 	if aheadNs > 0 {
 		queue = aheadNs - 13_000 // a segment's time before the clock

@@ -54,10 +54,7 @@ func TestFairQFrames_KeysOfConnections(t *testing.T) {
 		sent[ip.From] = true
 	}
 	words := [2]map[uint64]bool{{}, {}}
-	var k fairqFlowKey
-	var c fairqConnection
-	entries := f.Flows.Iterate()
-	for entries.Next(&k, &c) {
+	f.walk(t, func(k *fairqFlowKey, c *fairqConnection) {
 		for i, w := range k.Word {
 			words[i][w] = true
 		}
@@ -69,10 +66,7 @@ func TestFairQFrames_KeysOfConnections(t *testing.T) {
 			t.Errorf("an entry of %v and %v, which nobody sent", one, other)
 		}
 		delete(sent, one)
-	}
-	if err := entries.Err(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if len(sent) != 0 || len(words[0]) < 120 || len(words[1]) != len(words[0]) {
 		t.Errorf("%d connections have no entry; %d and %d different words of keys", len(sent), len(words[0]), len(words[1]))
 	}

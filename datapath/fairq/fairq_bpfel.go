@@ -149,6 +149,15 @@ type fairqFlowKey struct {
 	Word [2]uint64
 }
 
+type fairqNearPlace struct {
+	_      structs.HostLayout
+	Zero   uint64
+	C      fairqConnection
+	Key    fairqFlowKey
+	Holder uint64
+	Zeros  [4]uint64
+}
+
 type fairqParkCounts struct {
 	_         structs.HostLayout
 	Parked    uint64
@@ -479,6 +488,7 @@ const (
 	fairqMapDrafts           = "drafts"
 	fairqMapFlows            = "flows"
 	fairqMapGroups           = "groups"
+	fairqMapNear             = "near"
 	fairqMapParkPorts        = "park_ports"
 	fairqMapParkStats        = "park_stats"
 	fairqMapParking          = "parking"
@@ -502,6 +512,7 @@ const (
 	fairqVarEdgeInterval     = "edge_interval"
 	fairqVarEdgeLease        = "edge_lease"
 	fairqVarFlowDigestKey    = "flow_digest_key"
+	fairqVarNearPlaces       = "near_places"
 	fairqVarPortId           = "port_id"
 	fairqVarScale            = "scale"
 	fairqVarScoped           = "scoped"
@@ -573,6 +584,7 @@ type fairqMapSpecs struct {
 	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
+	Near          *ebpf.MapSpec `ebpf:"near"`
 	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
 	ParkStats     *ebpf.MapSpec `ebpf:"park_stats"`
 	Parking       *ebpf.MapSpec `ebpf:"parking"`
@@ -596,6 +608,7 @@ type fairqVariableSpecs struct {
 	EdgeInterval  *ebpf.VariableSpec `ebpf:"edge_interval"`
 	EdgeLease     *ebpf.VariableSpec `ebpf:"edge_lease"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	NearPlaces    *ebpf.VariableSpec `ebpf:"near_places"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 	Scale         *ebpf.VariableSpec `ebpf:"scale"`
 	Scoped        *ebpf.VariableSpec `ebpf:"scoped"`
@@ -633,6 +646,7 @@ type fairqMaps struct {
 	Drafts        *ebpf.Map `ebpf:"drafts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Groups        *ebpf.Map `ebpf:"groups"`
+	Near          *ebpf.Map `ebpf:"near"`
 	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
 	ParkStats     *ebpf.Map `ebpf:"park_stats"`
 	Parking       *ebpf.Map `ebpf:"parking"`
@@ -657,6 +671,7 @@ func (m *fairqMaps) Close() error {
 		m.Drafts,
 		m.Flows,
 		m.Groups,
+		m.Near,
 		m.ParkPorts,
 		m.ParkStats,
 		m.Parking,
@@ -681,6 +696,7 @@ type fairqVariables struct {
 	EdgeInterval  *ebpf.Variable `ebpf:"edge_interval"`
 	EdgeLease     *ebpf.Variable `ebpf:"edge_lease"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	NearPlaces    *ebpf.Variable `ebpf:"near_places"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
 	Scale         *ebpf.Variable `ebpf:"scale"`
 	Scoped        *ebpf.Variable `ebpf:"scoped"`

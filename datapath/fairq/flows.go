@@ -48,7 +48,7 @@ func (f *Attachment) Connections() ([]Connection, error) {
 		names[f.ports[i].id] = f.ports[i].Name
 	}
 	var out []Connection
-	err := eachEntry(f.maps.Flows, func(k *fairqFlowKey, c *fairqConnection) bool {
+	err := f.maps.eachConnection(func(_ *fairqFlowKey, c *fairqConnection) bool {
 		flow := Connection{
 			Adopted: c.Flags&connectionAdopted != 0, Signed: c.isSigned(), Reset: c.Flags&connectionReset != 0,
 		}
@@ -141,10 +141,26 @@ func (f *Attachment) Pending() (n, limit int, err error) {
 	return n, int(f.maps.Pending.MaxEntries()), nil
 }
 
-// eachEntry reads a table in batches. A walk from key to key would begin again when its present key is removed.
+// eachConnection reads the flow table, until do returns false: both maps of bpf/fairq/table.h.
+func (m *fairqMaps) eachConnection(do func(*fairqFlowKey, *fairqConnection) bool) error {
+	const phase, holds = 3, 2
+	more := true
+	err := eachEntry(m.Near, func(_ *uint32, at *fairqNearPlace) bool {
+		if at.Holder&phase == holds {
+			more = do(&at.Key, &at.C)
+		}
+		return more
+	})
+	if err != nil || !more {
+		return err
+	}
+	return eachEntry(m.Flows, do)
+}
+
+// eachEntry reads a map in batches. A walk from key to key would begin again when its present key is removed.
 // It ends when do returns false.
-func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error {
-	keys, values := make([]fairqFlowKey, tableBatch), make([]fairqConnection, tableBatch)
+func eachEntry[K, V any](m *ebpf.Map, do func(*K, *V) bool) error {
+	keys, values := make([]K, tableBatch), make([]V, tableBatch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)

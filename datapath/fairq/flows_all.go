@@ -30,7 +30,7 @@ func (m *fairqMaps) eachFlow(names map[uint32]string, do func(port string, flow 
 		ports[id] = p
 	}
 	if err == nil {
-		err = eachEntry(m.Flows, func(_ *fairqFlowKey, c *fairqConnection) bool {
+		err = m.eachConnection(func(_ *fairqFlowKey, c *fairqConnection) bool {
 			for side := range c.End {
 				id := uint32(c.End[side].Port) - 1
 				if p := ports[id]; p != nil && !do(names[id], c.flow(side, p, control.Sweep)) {

@@ -89,7 +89,10 @@ func (c frameConstants) load() (*loaded, error) {
 		return nil, err
 	}
 	if c.flows > 0 {
-		spec.Maps[fairqMapFlows].MaxEntries, spec.Maps[fairqMapPending].MaxEntries = c.flows, c.pending
+		setTables(spec, c.flows, c.pending)
+		if err := spec.Variables[fairqVarNearPlaces].Set(nearPlaces(c.flows)); err != nil {
+			return nil, err
+		}
 	}
 	scoped := uint8(0)
 	if c.scoped {
@@ -143,6 +146,9 @@ func (l *loaded) giveBack() error {
 		}
 		return errors.Join(append(errs, l.Close())...)
 	}
+	if err := emptyNear(l.Near); err != nil {
+		return fmt.Errorf("empty the places: %w", err)
+	}
 	tables := reflect.ValueOf(&l.fairqMaps).Elem()
 	for i := range tables.NumField() {
 		if err := empty(tables.Field(i).Interface().(*ebpf.Map), len(l.programs)); err != nil {
@@ -156,6 +162,21 @@ func (l *loaded) giveBack() error {
 	}
 	unused.all[l.constants] = append(unused.all[l.constants], l)
 	return nil
+}
+
+// emptyNear frees the places that have a holder.
+func emptyNear(m *ebpf.Map) error {
+	var held []uint32
+	err := eachEntry(m, func(place *uint32, at *fairqNearPlace) bool {
+		if at.Holder != 0 {
+			held = append(held, *place)
+		}
+		return true
+	})
+	for _, place := range held {
+		err = errors.Join(err, m.Put(place, fairqNearPlace{}))
+	}
+	return err
 }
 
 // empty deletes a table's entries, or clears those of so many ports.

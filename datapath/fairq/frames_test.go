@@ -147,20 +147,45 @@ func (c *fairqPortCounts) add(o *fairqPortCounts, times uint64) {
 	}
 }
 
+// walk reads the flow table.
+func (s *frameSwitch) walk(tb testing.TB, do func(*fairqFlowKey, *fairqConnection)) {
+	tb.Helper()
+	err := s.eachConnection(func(k *fairqFlowKey, c *fairqConnection) bool {
+		do(k, c)
+		return true
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// remove removes a connection from the flow table.
+func (s *frameSwitch) remove(tb testing.TB, key fairqFlowKey) {
+	tb.Helper()
+	removed := false
+	err := eachEntry(s.Near, func(place *uint32, at *fairqNearPlace) bool {
+		if at.Holder != 0 && at.Key == key {
+			removed = true
+			if err := s.Near.Put(*place, fairqNearPlace{}); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		return !removed
+	})
+	if err == nil && !removed {
+		err = s.Flows.Delete(key)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // checkShares checks how many connections in the table were opened from behind each port, and that the ports
 // have the same count.
 func (s *frameSwitch) checkShares(tb testing.TB, want ...int) {
 	tb.Helper()
 	got := make([]int, len(want))
-	var k fairqFlowKey
-	var c fairqConnection
-	entries := s.Flows.Iterate()
-	for entries.Next(&k, &c) {
-		got[c.Owner-1]++
-	}
-	if err := entries.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	s.walk(tb, func(_ *fairqFlowKey, c *fairqConnection) { got[c.Owner-1]++ })
 	for i := range want {
 		var p fairqPort
 		if err := s.Ports.Lookup(uint32(i), &p); err != nil {

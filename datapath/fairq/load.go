@@ -37,8 +37,7 @@ func newSource(c *Config) (*programSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded program: %w", err)
 	}
-	spec.Maps[fairqMapFlows].MaxEntries = c.Flows
-	spec.Maps[fairqMapPending].MaxEntries = max(c.Flows/4, 1024)
+	setTables(spec, c.Flows, max(c.Flows/4, 1024))
 	scoped := uint8(0)
 	if len(c.Scope) > 0 {
 		scoped = 1
@@ -51,6 +50,7 @@ func newSource(c *Config) (*programSource, error) {
 		spec.Variables[fairqVarSignedMode].Set(uint8(c.Signed)),
 		spec.Variables[fairqVarScoped].Set(scoped),
 		spec.Variables[fairqVarVlansIgnored].Set(c.IgnoreVLANs),
+		spec.Variables[fairqVarNearPlaces].Set(nearPlaces(c.Flows)),
 		c.Edge.set(spec),
 	)
 	if err != nil {
@@ -59,11 +59,20 @@ func newSource(c *Config) (*programSource, error) {
 	return &programSource{spec: spec, cfg: c}, nil
 }
 
+// nearPlaces returns how many connections have a place of their own (bpf/fairq/table.h), besides those of the hash table.
+func nearPlaces(flows uint32) uint32 { return flows / 4 }
+
+// setTables sets the sizes of the tables: connections, and those of which only one end was seen.
+func setTables(spec *ebpf.CollectionSpec, flows, pending uint32) {
+	spec.Maps[fairqMapFlows].MaxEntries, spec.Maps[fairqMapPending].MaxEntries = flows, pending
+	spec.Maps[fairqMapNear].MaxEntries = max(nearPlaces(flows), 1)
+}
+
 // byName returns where the maps are that the instances of a switch share, and that are pinned, by their names.
 func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
-		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
+		fairqMapNear: &m.Near, fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
 		fairqMapGroups: &m.Groups, fairqMapSignedSources: &m.SignedSources, fairqMapCredits: &m.Credits,
 		fairqMapRepairConfigs: &m.RepairConfigs, fairqMapRepairPorts: &m.RepairPorts, fairqMapRepairStats: &m.RepairStats, fairqMapRepairFlows: &m.RepairFlows,
 	}
@@ -164,7 +173,7 @@ func (s *programSource) trial() *programSource {
 	alone.Pin = ""
 	again := &programSource{s.spec.Copy(), &alone}
 	if !s.cfg.Renew {
-		again.spec.Maps[fairqMapFlows].MaxEntries, again.spec.Maps[fairqMapPending].MaxEntries = trialFlows, trialFlows
+		setTables(again.spec, trialFlows, trialFlows)
 	}
 	return again
 }

@@ -26,7 +26,7 @@ func TestFairQMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		var counted uint64
-		for _, m := range []*ebpf.Map{maps.Controls, maps.Configs, maps.Ports, maps.Counts, maps.Flows, maps.Pending, maps.Timers, maps.Groups, maps.Credits, maps.RepairConfigs, maps.RepairPorts, maps.RepairStats, maps.RepairFlows} { // an empty scope takes nothing
+		for _, m := range []*ebpf.Map{maps.Controls, maps.Configs, maps.Ports, maps.Counts, maps.Near, maps.Flows, maps.Pending, maps.Timers, maps.Groups, maps.Credits, maps.RepairConfigs, maps.RepairPorts, maps.RepairStats, maps.RepairFlows} { // an empty scope takes nothing
 			info, err := m.Info()
 			if err != nil {
 				t.Fatal(err)

@@ -240,7 +240,7 @@ func TestFairQUnify_KeepsItsWord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	spec.Maps[fairqMapFlows].MaxEntries, spec.Maps[fairqMapPending].MaxEntries = 1, 1024
+	setTables(spec, 1, 1024)
 	var other fairqPrograms
 	if err := spec.LoadAndAssign(&other, &ebpf.CollectionOptions{MapReplacements: f.shared()}); err != nil {
 		t.Fatal(err)

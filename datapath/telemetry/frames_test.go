@@ -49,8 +49,11 @@ type skContext [45]uint32
 
 // context returns the context of a packet with so many bytes on the wire, in so many segments.
 func context(wireBytes, segments int) *skContext {
-	const wireLen, gsoSegs = 40, 41
+	const wireLen, gsoSegs, gsoSize = 40, 41, 44
 	c := &skContext{wireLen: uint32(wireBytes), gsoSegs: uint32(segments)}
+	if segments > 1 {
+		c[gsoSize] = 1448
+	}
 	c.note(loopback, here())
 	return c
 }

@@ -4,7 +4,7 @@
 //
 //   SYN          of end A: its MSS, window scale and sequence number go into `pending`
 //   SYN-ACK      that acknowledges the SYN: those of end B, too. A window scale counts only if both ends sent one
-//   first ACK    that acknowledges the SYN-ACK: the connection enters `flows`, and both directions are counted.
+//   first ACK    that acknowledges the SYN-ACK: the connection enters the flow table, and both directions are counted.
 //                (count: handshake counts at the SYN-ACK, as the paper does. count: opening counts an open
 //                handshake from the SYN-ACK to this ACK.)
 //
@@ -20,6 +20,7 @@
 #include "port.h"
 #include "slots.h"
 #include "signed.h"
+#include "table.h"
 #include "unify.h"
 #include "../lib/handshake.h"
 
@@ -84,7 +85,7 @@ __noinline int connection_remove(struct flow_key *key, struct connection *c)
 	direction_ends(c, 0);
 	direction_ends(c, 1);
 	owner = port_of((__u32)c->owner - 1);
-	if (bpf_map_delete_elem(&flows, key))
+	if (flow_remove(key, c))
 		return 0; // another CPU removed it
 	if (owner)
 		__sync_fetch_and_add(&owner->owned, -1);
@@ -255,7 +256,7 @@ static __always_inline void adopt_data(struct end *receiver, const struct segmen
 		receiver->shift = adopt_shift(field, receiver->shift, in_flight);
 }
 
-// Moves a connection from `pending` to `flows`. Returns 0 if the table or the port's share is full.
+// Moves a connection from `pending` to the flow table. Returns 0 if the table or the port's share is full.
 __noinline int connection_enter(struct segment *s, struct connection *c)
 {
 	__u32 id = port_id;
@@ -288,7 +289,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	c->seen = control ? control->sweep : 0;
 	if (count != COUNT_HANDSHAKE && is_opener(c, s))
 		handshake_ends(c);
-	err = bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST);
+	err = flow_add(&s->key, c);
 	if (err) {
 		if (owner && config)
 			__sync_fetch_and_add(&owner->owned, -1);
@@ -302,7 +303,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	if (c->flags & CONNECTION_ADOPTED)
 		stats->adopted++;
 	bpf_map_delete_elem(&pending, &s->key);
-	c = bpf_map_lookup_elem(&flows, &s->key);
+	c = flow_find(&s->key);
 	if (!c)
 		return 0;
 	connection_count(c);
@@ -331,7 +332,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	if (!in_scope(ctx, s))
 		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
-	old = bpf_map_lookup_elem(&flows, &s->key);
+	old = flow_find(&s->key);
 	if (!c && old && !connection_is_closed(old)) {
 		if (old->end[s->side & 1].first != s->seq)
 			return TABLE_NONE; // forged

@@ -137,7 +137,7 @@ __noinline int credit_return(struct __sk_buff *ctx, const struct segment *s)
 		return TCX_NEXT;
 	if (credit_kept(ctx, s, &verdict))
 		return verdict;
-	c = bpf_map_lookup_elem(&flows, &s->key);
+	c = flow_find(&s->key);
 	if (!c)
 		return TCX_NEXT;
 	mark = c->released[!s->side];

@@ -28,6 +28,7 @@
 #include "../lib/segment.h"
 #include "signed.h"
 #include "sweep.h"
+#include "table.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -73,7 +74,7 @@ static __always_inline struct connection *connection_of(struct __sk_buff *ctx, s
 	struct connection *c;
 
 	if (likely(!(s->flags & TCP_SYN))) {
-		c = bpf_map_lookup_elem(&flows, &s->key);
+		c = flow_find(&s->key);
 		if (likely(c))
 			return c;
 		*table = on_unknown(ctx, s);
@@ -83,7 +84,7 @@ static __always_inline struct connection *connection_of(struct __sk_buff *ctx, s
 		*table = on_syn(ctx, s);
 	}
 	if (*table == TABLE_FLOWS)
-		return bpf_map_lookup_elem(&flows, &s->key);
+		return flow_find(&s->key);
 	if (*table == TABLE_PENDING)
 		return bpf_map_lookup_elem(&pending, &s->key);
 	return NULL;

@@ -5,9 +5,9 @@
 //
 // Two tables hold connections. `pending` has those of which one end was seen only: half-open connections, and
 // connections older than Weir. It evicts its least recently used entry, so a flood of SYNs evicts only pending
-// connections. A connection moves to `flows` when its other end has acknowledged the right sequence number, which a
-// sender with a forged address cannot know. `flows` never evicts an active connection. If it is full, or the port's
-// share is, new connections pass unmanaged.
+// connections. A connection moves to the flow table when its other end has acknowledged the right sequence number, which a
+// sender with a forged address cannot know. The flow table, of the maps `near` and `flows` (table.h), never evicts an active
+// connection. If it is full, or the port's share is, new connections pass unmanaged.
 #ifndef WEIR_BPF_FLOWS_H
 #define WEIR_BPF_FLOWS_H
 
@@ -83,7 +83,19 @@ struct connection {
 	__u32 request[2];  // sequence number of the latest request of an end that waited
 };
 
+#define NEAR_PLACES 16384 // by default
+
+// A place of the array `near` (table.h).
+struct near_place {
+	__u64 zero; // `c` begins with a cache line
+	struct connection c;
+	struct flow_key key;
+	__u64 holder; // whose place it is; 0: nobody's
+	__u64 zeros[4];
+};
+
 // The kernel's array begins its values 8 bytes before a cache line.
+_Static_assert(sizeof(struct near_place) % CACHE_LINE_BYTES == 0, "places share cache lines");
 _Static_assert(sizeof(struct port) % CACHE_LINE_BYTES == 0, "what packets read of a port is in two cache lines");
 _Static_assert(__builtin_offsetof(struct connection, acks[1]) == 4 * CACHE_LINE_BYTES, "data and acknowledgements share a cache line");
 _Static_assert(__builtin_offsetof(struct connection, end[1].field) == 2 * CACHE_LINE_BYTES, "packets read three cache lines");
@@ -168,6 +180,13 @@ struct {
 	__type(key, struct flow_key);
 	__type(value, struct connection);
 } flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NEAR_PLACES);
+	__type(key, __u32);
+	__type(value, struct near_place);
+} near SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -18,6 +18,7 @@
 #include "credit.h"
 #include "flows.h"
 #include "port.h"
+#include "table.h"
 
 struct swept {
 	__u32 connections;
@@ -138,6 +139,11 @@ static long sweep_flow(void *map, struct flow_key *key, struct connection *c, st
 	return 0;
 }
 
+static long sweep_place(void *map, __u32 *place, struct near_place *at, struct swept *swept)
+{
+	return (at->holder & PHASE_MASK) == PHASE_HOLDS ? sweep_flow(map, &at->key, &at->c, swept) : 0;
+}
+
 static long sweep_pending(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
 {
 	sweep_promises(c, swept);
@@ -158,6 +164,7 @@ int weir_fairq_sweep(struct swept *result)
 	swept.now = __sync_fetch_and_add(&control->sweep, 1) + 1;
 	swept.idle_sweeps = control->idle_sweeps;
 	swept.time = credit_time(bpf_ktime_get_ns());
+	bpf_for_each_map_elem(&near, sweep_place, &swept, 0);
 	bpf_for_each_map_elem(&flows, sweep_flow, &swept, 0);
 	bpf_for_each_map_elem(&pending, sweep_pending, &swept, 0);
 	control->swept = swept.now;

@@ -10,10 +10,13 @@
 // number of segments yet: the kernel counts them later. It counts as its whole segments, with the shortest headers of TCP.
 static __always_inline __u64 packets_of(const struct __sk_buff *ctx)
 {
-	__u32 headers = FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES, segments = ctx->gso_segs;
+	__u32 headers = FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES, bytes = ctx->gso_size, segments;
 
-	if (unlikely(!segments && ctx->gso_size && ctx->len > headers))
-		segments = (ctx->len - headers) / ctx->gso_size;
+	if (likely(!bytes))
+		return 1;
+	segments = ctx->gso_segs;
+	if (unlikely(!segments && ctx->len > headers))
+		segments = (ctx->len - headers) / bytes;
 	return segments ? segments : 1;
 }
 

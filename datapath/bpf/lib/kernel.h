@@ -57,6 +57,7 @@ enum {
 
 // Errors that helpers return, negated.
 enum {
+	ENOENT = 2,
 	EBUSY = 16,
 	EEXIST = 17,
 };

@@ -421,6 +421,15 @@ type lawtraceLawTurn struct {
 	After    [51]uint64
 }
 
+type lawtraceNearPlace struct {
+	_      structs.HostLayout
+	Zero   uint64
+	C      lawtraceConnection
+	Key    lawtraceFlowKey
+	Holder uint64
+	Zeros  [4]uint64
+}
+
 type lawtraceParkCounts struct {
 	_         structs.HostLayout
 	Parked    uint64
@@ -707,6 +716,7 @@ const (
 	lawtraceMapGroups           = "groups"
 	lawtraceMapLawOrders        = "law_orders"
 	lawtraceMapLawRecords       = "law_records"
+	lawtraceMapNear             = "near"
 	lawtraceMapParkPorts        = "park_ports"
 	lawtraceMapParkStats        = "park_stats"
 	lawtraceMapParking          = "parking"
@@ -730,6 +740,7 @@ const (
 	lawtraceVarEdgeInterval     = "edge_interval"
 	lawtraceVarEdgeLease        = "edge_lease"
 	lawtraceVarFlowDigestKey    = "flow_digest_key"
+	lawtraceVarNearPlaces       = "near_places"
 	lawtraceVarPortId           = "port_id"
 	lawtraceVarScale            = "scale"
 	lawtraceVarScoped           = "scoped"
@@ -810,6 +821,7 @@ type lawtraceMapSpecs struct {
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	LawOrders     *ebpf.MapSpec `ebpf:"law_orders"`
 	LawRecords    *ebpf.MapSpec `ebpf:"law_records"`
+	Near          *ebpf.MapSpec `ebpf:"near"`
 	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
 	ParkStats     *ebpf.MapSpec `ebpf:"park_stats"`
 	Parking       *ebpf.MapSpec `ebpf:"parking"`
@@ -833,6 +845,7 @@ type lawtraceVariableSpecs struct {
 	EdgeInterval  *ebpf.VariableSpec `ebpf:"edge_interval"`
 	EdgeLease     *ebpf.VariableSpec `ebpf:"edge_lease"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	NearPlaces    *ebpf.VariableSpec `ebpf:"near_places"`
 	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 	Scale         *ebpf.VariableSpec `ebpf:"scale"`
 	Scoped        *ebpf.VariableSpec `ebpf:"scoped"`
@@ -879,6 +892,7 @@ type lawtraceMaps struct {
 	Groups        *ebpf.Map `ebpf:"groups"`
 	LawOrders     *ebpf.Map `ebpf:"law_orders"`
 	LawRecords    *ebpf.Map `ebpf:"law_records"`
+	Near          *ebpf.Map `ebpf:"near"`
 	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
 	ParkStats     *ebpf.Map `ebpf:"park_stats"`
 	Parking       *ebpf.Map `ebpf:"parking"`
@@ -905,6 +919,7 @@ func (m *lawtraceMaps) Close() error {
 		m.Groups,
 		m.LawOrders,
 		m.LawRecords,
+		m.Near,
 		m.ParkPorts,
 		m.ParkStats,
 		m.Parking,
@@ -929,6 +944,7 @@ type lawtraceVariables struct {
 	EdgeInterval  *ebpf.Variable `ebpf:"edge_interval"`
 	EdgeLease     *ebpf.Variable `ebpf:"edge_lease"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	NearPlaces    *ebpf.Variable `ebpf:"near_places"`
 	PortId        *ebpf.Variable `ebpf:"port_id"`
 	Scale         *ebpf.Variable `ebpf:"scale"`
 	Scoped        *ebpf.Variable `ebpf:"scoped"`

@@ -154,6 +154,15 @@ type FairQLookupKey struct {
 	Zero    uint32
 }
 
+type FairQNearPlace struct {
+	_      structs.HostLayout
+	Zero   uint64
+	C      FairQConnection
+	Key    FairQFlowKey
+	Holder uint64
+	Zeros  [4]uint64
+}
+
 type FairQParkCounts struct {
 	_         structs.HostLayout
 	Parked    uint64
@@ -465,6 +474,7 @@ const (
 	FairQMapGroups           = "groups"
 	FairQMapLongLookups      = "long_lookups"
 	FairQMapLookups          = "lookups"
+	FairQMapNear             = "near"
 	FairQMapParkPorts        = "park_ports"
 	FairQMapParkStats        = "park_stats"
 	FairQMapParking          = "parking"
@@ -487,6 +497,7 @@ const (
 	FairQProgNewSyn          = "new_syn"
 	FairQProgPadAndTrim      = "pad_and_trim"
 	FairQProgParse           = "parse"
+	FairQProgRace            = "race"
 	FairQProgRenumberOnly    = "renumber_only"
 	FairQProgRewriteAndUndo  = "rewrite_and_undo"
 	FairQProgUndo            = "undo"
@@ -505,7 +516,13 @@ const (
 	FairQVarEdgeInterval     = "edge_interval"
 	FairQVarEdgeLease        = "edge_lease"
 	FairQVarFlowDigestKey    = "flow_digest_key"
+	FairQVarNearPlaces       = "near_places"
 	FairQVarPortId           = "port_id"
+	FairQVarRaceCame         = "race_came"
+	FairQVarRaceConnection   = "race_connection"
+	FairQVarRaceGoes         = "race_goes"
+	FairQVarRaceKeys         = "race_keys"
+	FairQVarRaceResults      = "race_results"
 	FairQVarScale            = "scale"
 	FairQVarScoped           = "scoped"
 	FairQVarShrink           = "shrink"
@@ -568,6 +585,7 @@ type FairQProgramSpecs struct {
 	NewSyn          *ebpf.ProgramSpec `ebpf:"new_syn"`
 	PadAndTrim      *ebpf.ProgramSpec `ebpf:"pad_and_trim"`
 	Parse           *ebpf.ProgramSpec `ebpf:"parse"`
+	Race            *ebpf.ProgramSpec `ebpf:"race"`
 	RenumberOnly    *ebpf.ProgramSpec `ebpf:"renumber_only"`
 	RewriteAndUndo  *ebpf.ProgramSpec `ebpf:"rewrite_and_undo"`
 	Undo            *ebpf.ProgramSpec `ebpf:"undo"`
@@ -593,6 +611,7 @@ type FairQMapSpecs struct {
 	Groups        *ebpf.MapSpec `ebpf:"groups"`
 	LongLookups   *ebpf.MapSpec `ebpf:"long_lookups"`
 	Lookups       *ebpf.MapSpec `ebpf:"lookups"`
+	Near          *ebpf.MapSpec `ebpf:"near"`
 	ParkPorts     *ebpf.MapSpec `ebpf:"park_ports"`
 	ParkStats     *ebpf.MapSpec `ebpf:"park_stats"`
 	Parking       *ebpf.MapSpec `ebpf:"parking"`
@@ -620,7 +639,13 @@ type FairQVariableSpecs struct {
 	EdgeInterval    *ebpf.VariableSpec `ebpf:"edge_interval"`
 	EdgeLease       *ebpf.VariableSpec `ebpf:"edge_lease"`
 	FlowDigestKey   *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	NearPlaces      *ebpf.VariableSpec `ebpf:"near_places"`
 	PortId          *ebpf.VariableSpec `ebpf:"port_id"`
+	RaceCame        *ebpf.VariableSpec `ebpf:"race_came"`
+	RaceConnection  *ebpf.VariableSpec `ebpf:"race_connection"`
+	RaceGoes        *ebpf.VariableSpec `ebpf:"race_goes"`
+	RaceKeys        *ebpf.VariableSpec `ebpf:"race_keys"`
+	RaceResults     *ebpf.VariableSpec `ebpf:"race_results"`
 	Scale           *ebpf.VariableSpec `ebpf:"scale"`
 	Scoped          *ebpf.VariableSpec `ebpf:"scoped"`
 	Shrink          *ebpf.VariableSpec `ebpf:"shrink"`
@@ -661,6 +686,7 @@ type FairQMaps struct {
 	Groups        *ebpf.Map `ebpf:"groups"`
 	LongLookups   *ebpf.Map `ebpf:"long_lookups"`
 	Lookups       *ebpf.Map `ebpf:"lookups"`
+	Near          *ebpf.Map `ebpf:"near"`
 	ParkPorts     *ebpf.Map `ebpf:"park_ports"`
 	ParkStats     *ebpf.Map `ebpf:"park_stats"`
 	Parking       *ebpf.Map `ebpf:"parking"`
@@ -687,6 +713,7 @@ func (m *FairQMaps) Close() error {
 		m.Groups,
 		m.LongLookups,
 		m.Lookups,
+		m.Near,
 		m.ParkPorts,
 		m.ParkStats,
 		m.Parking,
@@ -715,7 +742,13 @@ type FairQVariables struct {
 	EdgeInterval    *ebpf.Variable `ebpf:"edge_interval"`
 	EdgeLease       *ebpf.Variable `ebpf:"edge_lease"`
 	FlowDigestKey   *ebpf.Variable `ebpf:"flow_digest_key"`
+	NearPlaces      *ebpf.Variable `ebpf:"near_places"`
 	PortId          *ebpf.Variable `ebpf:"port_id"`
+	RaceCame        *ebpf.Variable `ebpf:"race_came"`
+	RaceConnection  *ebpf.Variable `ebpf:"race_connection"`
+	RaceGoes        *ebpf.Variable `ebpf:"race_goes"`
+	RaceKeys        *ebpf.Variable `ebpf:"race_keys"`
+	RaceResults     *ebpf.Variable `ebpf:"race_results"`
 	Scale           *ebpf.Variable `ebpf:"scale"`
 	Scoped          *ebpf.Variable `ebpf:"scoped"`
 	Shrink          *ebpf.Variable `ebpf:"shrink"`
@@ -740,6 +773,7 @@ type FairQPrograms struct {
 	NewSyn          *ebpf.Program `ebpf:"new_syn"`
 	PadAndTrim      *ebpf.Program `ebpf:"pad_and_trim"`
 	Parse           *ebpf.Program `ebpf:"parse"`
+	Race            *ebpf.Program `ebpf:"race"`
 	RenumberOnly    *ebpf.Program `ebpf:"renumber_only"`
 	RewriteAndUndo  *ebpf.Program `ebpf:"rewrite_and_undo"`
 	Undo            *ebpf.Program `ebpf:"undo"`
@@ -763,6 +797,7 @@ func (p *FairQPrograms) Close() error {
 		p.NewSyn,
 		p.PadAndTrim,
 		p.Parse,
+		p.Race,
 		p.RenumberOnly,
 		p.RewriteAndUndo,
 		p.Undo,

@@ -83,7 +83,7 @@ static __always_inline void again_credits(__u32 id, __u64 now)
 // Undoes what a packet left: the wide window, the mark and the padding of a packet that was parked.
 static __always_inline void again(struct __sk_buff *ctx)
 {
-	struct connection *c = bpf_map_lookup_elem(&flows, &again_key);
+	struct connection *c = flow_find(&again_key);
 	__u64 now = bpf_ktime_get_ns();
 	__be16 from;
 
@@ -174,4 +174,32 @@ int new_syn(struct __sk_buff *ctx)
 {
 	renumber(ctx);
 	return fairq_packet(ctx, 0);
+}
+
+// ---- two processors at one place of the flow table (places_test.go) ----
+
+__u64 race_came = 0; // how many processors have come, in all rounds
+__u64 race_goes = 0; // with so many a round begins
+struct flow_key race_keys[2] = {}; // the connection that leaves, and the one that both enter
+struct connection race_connection = {};
+__s64 race_results[2] = {}; // of flow_add
+
+static long race_waits(__u32 i, void *nothing) { return *(volatile __u64 *)&race_came >= race_goes; }
+
+// Waits for the other processor. Then mark 1 removes the first connection, and both enter the second one.
+SEC("tcx/egress")
+int race(struct __sk_buff *ctx)
+{
+	__u32 side = ctx->mark & 1;
+	struct connection *old;
+
+	__sync_fetch_and_add(&race_came, 1);
+	bpf_loop(1 << 20, race_waits, NULL, 0);
+	if (side) {
+		old = flow_find(&race_keys[0]);
+		if (old)
+			flow_remove(&race_keys[0], old);
+	}
+	race_results[side] = flow_add(&race_keys[1], &race_connection);
+	return TCX_NEXT;
 }
