@@ -94,6 +94,14 @@ var figures = func() []figure {
 		each("vm_dropped_packets_total", "reason", "Packets of all VMs that were dropped, by reason.", dropped),
 		each("vm_over_rate_dropped_packets_total", "vm", "Packets dropped because the queue of the VM's rate was full, by VM with a rate; a GSO packet counts once.", overRate),
 		each("vm_acks_total", "result", "Acknowledgements towards VMs with a grant: limited, or smaller already, or not limited by reason.", acks),
+		ofHost("handshakes_beyond_share_total", "SYNs beyond a VM's share of the table of handshakes: windows do not limit their connections.", true, func(h *HostStatus) (n float64) {
+			for i := range h.VMs {
+				if c := h.VMs[i].Counts; c != nil {
+					n += float64(c.Unlearnt)
+				}
+			}
+			return n
+		}),
 		ofSwitch("ports", "Ports that are reported about.", false, func(w *SwitchStatus) (n float64) {
 			for i := range w.Ports {
 				n += truth(w.Ports[i].Off == "")

@@ -45,7 +45,7 @@ const (
 	// MaxLease is the longest lease of a grant.
 	MaxLease = time.Minute
 
-	schemaVersion  = 4 // layout of the maps; raised whenever one changes
+	schemaVersion  = 5 // layout of the maps; raised whenever one changes
 	defaultEntries = 1 << 16
 	maxEntries     = 1 << 18 // pairs and flows have indexes of 20 bits
 	uplinkID       = 0       // of the uplink's pin; a VM's is its index and 1

@@ -83,6 +83,7 @@ type hostHostCounts struct {
 	SpoofedIp  uint64
 	Malformed  uint64
 	Learnt     uint64
+	Unlearnt   uint64
 	EcnSet     uint64
 	EcnCleared uint64
 	Marked     uint64
@@ -141,6 +142,7 @@ const (
 	hostMapControls      = "controls"
 	hostMapCounts        = "counts"
 	hostMapFlowGrants    = "flow_grants"
+	hostMapHandshakes    = "handshakes"
 	hostMapKeyed         = "keyed"
 	hostMapNearPorts     = "near_ports"
 	hostMapOwners        = "owners"
@@ -154,6 +156,7 @@ const (
 	hostVarCountCame     = "count_came"
 	hostVarEcnMode       = "ecn_mode"
 	hostVarFlowDigestKey = "flow_digest_key"
+	hostVarHandshakeNs   = "handshake_ns"
 	hostVarRelaxedClass  = "relaxed_class"
 	hostVarUplinkIfindex = "uplink_ifindex"
 )
@@ -214,6 +217,7 @@ type hostMapSpecs struct {
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
 	FlowGrants  *ebpf.MapSpec `ebpf:"flow_grants"`
+	Handshakes  *ebpf.MapSpec `ebpf:"handshakes"`
 	Keyed       *ebpf.MapSpec `ebpf:"keyed"`
 	NearPorts   *ebpf.MapSpec `ebpf:"near_ports"`
 	Owners      *ebpf.MapSpec `ebpf:"owners"`
@@ -231,6 +235,7 @@ type hostVariableSpecs struct {
 	CountCame     *ebpf.VariableSpec `ebpf:"count_came"`
 	EcnMode       *ebpf.VariableSpec `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	HandshakeNs   *ebpf.VariableSpec `ebpf:"handshake_ns"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.VariableSpec `ebpf:"uplink_ifindex"`
 }
@@ -261,6 +266,7 @@ type hostMaps struct {
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
 	FlowGrants  *ebpf.Map `ebpf:"flow_grants"`
+	Handshakes  *ebpf.Map `ebpf:"handshakes"`
 	Keyed       *ebpf.Map `ebpf:"keyed"`
 	NearPorts   *ebpf.Map `ebpf:"near_ports"`
 	Owners      *ebpf.Map `ebpf:"owners"`
@@ -279,6 +285,7 @@ func (m *hostMaps) Close() error {
 		m.Controls,
 		m.Counts,
 		m.FlowGrants,
+		m.Handshakes,
 		m.Keyed,
 		m.NearPorts,
 		m.Owners,
@@ -297,6 +304,7 @@ type hostVariables struct {
 	CountCame     *ebpf.Variable `ebpf:"count_came"`
 	EcnMode       *ebpf.Variable `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	HandshakeNs   *ebpf.Variable `ebpf:"handshake_ns"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.Variable `ebpf:"uplink_ifindex"`
 }

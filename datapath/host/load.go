@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -26,7 +27,11 @@ func newSource(c *Config) (*source, error) {
 	spec.Maps[hostMapFlowGrants].MaxEntries = c.Flows
 	spec.Maps[hostMapKeyed].MaxEntries = c.Pairs + c.Flows + 1
 	spec.Maps[hostMapConnections].MaxEntries = c.Connections
-	spec.Maps[hostMapPending].MaxEntries = max(c.Connections/4, 1024)
+	pending := max(c.Connections/4, 1024)
+	spec.Maps[hostMapPending].MaxEntries = pending
+	if err := spec.Variables[hostVarHandshakeNs].Set(uint32(time.Second) / (pending / 4)); err != nil {
+		return nil, fmt.Errorf("set the share of handshakes: %w", err)
+	}
 	if err := spec.Variables[hostVarUplinkIfindex].Set(uint32(c.Uplink.Ifindex)); err != nil {
 		return nil, fmt.Errorf("set the uplink: %w", err)
 	}
@@ -54,7 +59,7 @@ func byName(m *hostMaps) map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		hostMapControls: &m.Controls, hostMapOwners: &m.Owners, hostMapVms: &m.Vms, hostMapVmGrants: &m.VmGrants,
 		hostMapVmPorts: &m.VmPorts, hostMapNearPorts: &m.NearPorts, hostMapPairs: &m.Pairs, hostMapFlowGrants: &m.FlowGrants, hostMapKeyed: &m.Keyed,
-		hostMapConnections: &m.Connections, hostMapPending: &m.Pending, hostMapCounts: &m.Counts,
+		hostMapConnections: &m.Connections, hostMapPending: &m.Pending, hostMapHandshakes: &m.Handshakes, hostMapCounts: &m.Counts,
 		hostMapCame: &m.Came, hostMapCameTotal: &m.CameTotal,
 	}
 }

@@ -37,6 +37,7 @@ type Stats struct {
 	OverRate   uint64 // of InClass, dropped: no room in the queue of its class. A GSO packet counts once
 
 	Learnt     uint64 // handshakes
+	Unlearnt   uint64 // SYNs from and to the VM beyond its share of the table of handshakes: their connections are not limited by windows
 	ECNSet     uint64 // packets of the VM whose ECN field was changed
 	ECNCleared uint64 // the same towards the VM
 	Marked     uint64 // that came from the network with CE; only with Config.Marks
@@ -97,6 +98,7 @@ func (s *Stats) add(c *hostHostCounts) {
 	s.SpoofedIP += c.SpoofedIp
 	s.Malformed += c.Malformed
 	s.Learnt += c.Learnt
+	s.Unlearnt += c.Unlearnt
 	s.ECNSet += c.EcnSet
 	s.ECNCleared += c.EcnCleared
 	s.Marked += c.Marked

@@ -2,12 +2,29 @@
 //
 // Reads what the handshakes of a VM announce: window scales, MSS, signatures, ECN. A SYN enters `pending`, and a SYN-ACK that answers it
 // moves the connection to `connections`. So a flood of SYNs evicts no connection. A connection whose ACKs are limited is
-// looked up often, and LRU evicts those first that are not.
+// looked up often, and LRU evicts those first that are not. Each VM has a share of new handshakes a second. So the flood of one VM, or to
+// one, takes seconds to evict its neighbours' entries. SYNs beyond the share pass, and windows do not limit their connections.
 #ifndef WEIR_BPF_HOST_LEARN_H
 #define WEIR_BPF_HOST_LEARN_H
 
 #include "tables.h"
 #include "../lib/handshake.h"
+
+#define SECOND_NS 1000000000ull
+
+// Takes one handshake from the VM's share. Returns 0 if it is used up.
+static __always_inline int handshake_has_room(__u32 vm)
+{
+	__u64 *until = bpf_map_lookup_elem(&handshakes, &vm), now = bpf_ktime_get_coarse_ns(), from;
+
+	if (!until)
+		return 0;
+	from = (__s64)(*until - now) > 0 ? *until : now;
+	if (from - now > SECOND_NS)
+		return 0;
+	*until = from + handshake_ns; // two CPUs may take the same part of the share
+	return 1;
+}
 
 // Records a SYN or SYN-ACK from or to a VM.
 __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 vm)
@@ -23,6 +40,12 @@ __noinline int host_learn(struct __sk_buff *ctx, const struct segment *s, __u32 
 	known = bpf_map_lookup_elem(&pending, &key);
 	segment_read_options(ctx, s, &o);
 	if (!(s->flags & TCP_ACK)) {
+		stats = bpf_map_lookup_elem(&counts, &vm);
+		if (!known && !handshake_has_room(vm)) {
+			if (stats)
+				stats->unlearnt++;
+			return 0;
+		}
 		if (known)
 			c = *known;
 		c.ecn = vmecn_handshake(c.ecn, 0, !!(s->flags & TCP_ECE), !!(s->flags & TCP_CWR), 0);

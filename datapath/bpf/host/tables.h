@@ -20,6 +20,8 @@
 #define HOST_PORTS 65536 // ifindexes below it are found without a hash lookup
 
 const volatile __u32 uplink_ifindex = 0;
+// A VM's handshakes take from a share of the table `pending`: a quarter of it at once, and as much each second.
+const volatile __u32 handshake_ns = 244141; // of the VM's second, for one handshake: 4096 a second
 const volatile __u32 ecn_mode = VMECN_NONE;
 
 struct host_control {
@@ -111,6 +113,7 @@ struct host_counts {
 	__u64 spoofed_ip;    // dropped
 	__u64 malformed;     // dropped: its source cannot be read
 	__u64 learnt;        // handshakes; in no sum
+	__u64 unlearnt;      // SYNs from and to the VM beyond its share of the table of handshakes; in no sum
 	__u64 ecn_set;       // from the VM: its ECN field was changed; in no sum
 	__u64 ecn_cleared;   // the same towards it
 	__u64 marked;        // from the network, with CE; in no sum. Counted only for a law that needs it
@@ -135,6 +138,7 @@ TABLE(flow_grants, HASH, 65536, struct host_flow, __u32);
 TABLE(keyed, ARRAY, 131073, __u32, struct grants); // entry 0 is unused
 TABLE(connections, LRU_HASH, 65536, struct flow_key, struct host_connection);
 TABLE(pending, LRU_HASH, 16384, struct flow_key, struct host_connection);
+TABLE(handshakes, ARRAY, HOST_VMS, __u32, __u64); // until when a VM's handshakes have used its share, ns of the coarse clock
 TABLE(came, LRU_HASH, HOST_CAME, struct host_pair, __u64); // marked packets from a peer to a VM
 TABLE(came_total, ARRAY, 1, __u32, __u64); // of all pairs, also evicted ones
 TABLE(counts, PERCPU_ARRAY, HOST_VMS, __u32, struct host_counts);

@@ -83,6 +83,7 @@ type HostHostCounts struct {
 	SpoofedIp  uint64
 	Malformed  uint64
 	Learnt     uint64
+	Unlearnt   uint64
 	EcnSet     uint64
 	EcnCleared uint64
 	Marked     uint64
@@ -148,6 +149,7 @@ const (
 	HostMapControls      = "controls"
 	HostMapCounts        = "counts"
 	HostMapFlowGrants    = "flow_grants"
+	HostMapHandshakes    = "handshakes"
 	HostMapKeyed         = "keyed"
 	HostMapLookups       = "lookups"
 	HostMapNearPorts     = "near_ports"
@@ -166,6 +168,7 @@ const (
 	HostVarCountCame     = "count_came"
 	HostVarEcnMode       = "ecn_mode"
 	HostVarFlowDigestKey = "flow_digest_key"
+	HostVarHandshakeNs   = "handshake_ns"
 	HostVarRelaxedClass  = "relaxed_class"
 	HostVarUplinkIfindex = "uplink_ifindex"
 )
@@ -230,6 +233,7 @@ type HostMapSpecs struct {
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
 	FlowGrants  *ebpf.MapSpec `ebpf:"flow_grants"`
+	Handshakes  *ebpf.MapSpec `ebpf:"handshakes"`
 	Keyed       *ebpf.MapSpec `ebpf:"keyed"`
 	Lookups     *ebpf.MapSpec `ebpf:"lookups"`
 	NearPorts   *ebpf.MapSpec `ebpf:"near_ports"`
@@ -248,6 +252,7 @@ type HostVariableSpecs struct {
 	CountCame     *ebpf.VariableSpec `ebpf:"count_came"`
 	EcnMode       *ebpf.VariableSpec `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	HandshakeNs   *ebpf.VariableSpec `ebpf:"handshake_ns"`
 	RelaxedClass  *ebpf.VariableSpec `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.VariableSpec `ebpf:"uplink_ifindex"`
 }
@@ -278,6 +283,7 @@ type HostMaps struct {
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
 	FlowGrants  *ebpf.Map `ebpf:"flow_grants"`
+	Handshakes  *ebpf.Map `ebpf:"handshakes"`
 	Keyed       *ebpf.Map `ebpf:"keyed"`
 	Lookups     *ebpf.Map `ebpf:"lookups"`
 	NearPorts   *ebpf.Map `ebpf:"near_ports"`
@@ -297,6 +303,7 @@ func (m *HostMaps) Close() error {
 		m.Controls,
 		m.Counts,
 		m.FlowGrants,
+		m.Handshakes,
 		m.Keyed,
 		m.Lookups,
 		m.NearPorts,
@@ -316,6 +323,7 @@ type HostVariables struct {
 	CountCame     *ebpf.Variable `ebpf:"count_came"`
 	EcnMode       *ebpf.Variable `ebpf:"ecn_mode"`
 	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	HandshakeNs   *ebpf.Variable `ebpf:"handshake_ns"`
 	RelaxedClass  *ebpf.Variable `ebpf:"relaxed_class"`
 	UplinkIfindex *ebpf.Variable `ebpf:"uplink_ifindex"`
 }
