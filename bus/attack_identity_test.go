@@ -25,6 +25,32 @@ func TestAttack_ConnectionsOfOneIdentity(t *testing.T) {
 	k.dial(k.enrol("agent/good"), s.URL())
 }
 
+// A connection that came while the list of connections was made is missing in it. It counts nevertheless: an identity could otherwise have one
+// more at each look. One that was listed and has ended does not count, so that an agent can come back at once.
+func TestClient_IsOpen(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		looks  []bool
+		open   bool
+		isGone bool
+	}{
+		{"new", nil, true, false},
+		{"came while the list was made", []bool{false}, true, false},
+		{"late in the list", []bool{false, false, true}, true, false},
+		{"ended", []bool{false, true, false}, false, false},
+		{"never listed", []bool{false, false, false, false, false}, true, true},
+		{"ended long ago", []bool{true, false, false, false, false, false}, false, true},
+	} {
+		c, gone := client{}, false
+		for _, listed := range row.looks {
+			gone = c.looked(listed)
+		}
+		if c.isOpen() != row.open || gone != row.isGone {
+			t.Errorf("%s: open %t, gone %t; want %t, %t", row.name, c.isOpen(), gone, row.open, row.isGone)
+		}
+	}
+}
+
 // The limits hold for all connections of an identity together: four that each send less than one may are ended.
 func TestAttack_FloodOnSeveralConnections(t *testing.T) {
 	k := newKit(t)

@@ -70,10 +70,8 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 			out = append(out, verdict{c.Cid, known.id, "flood", fmt.Errorf("more than %d messages or %d bytes a second", s.maxMessages, MaxBytes)})
 		}
 	}
-	for cid, c := range s.clients { // a new one may be missing in the list
-		if open[cid] {
-			c.missing = 0
-		} else if c.missing++; c.missing > 4 {
+	for cid, c := range s.clients {
+		if c.looked(open[cid]) {
 			delete(s.clients, cid)
 		}
 	}
@@ -89,6 +87,19 @@ func (s *Server) look(now time.Time, since time.Duration, changes uint64) {
 		_ = s.nats.DisconnectClientByID(v.cid) // it may have ended itself
 	}
 }
+
+// looked records whether a list of connections has this one. Reports whether it is gone for good: a new one may be missing.
+func (c *client) looked(listed bool) (gone bool) {
+	if listed {
+		c.listed, c.missing = true, 0
+	} else {
+		c.missing++
+	}
+	return c.missing > 4
+}
+
+// isOpen reports whether it was open at the last look, or is new. One that came while the list was made is missing in it.
+func (c *client) isOpen() bool { return c.missing == 0 || !c.listed }
 
 // traffic is what was sent.
 type traffic struct{ messages, bytes int64 }

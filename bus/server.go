@@ -73,6 +73,7 @@ type client struct {
 	sent     traffic // when it was looked at last
 	over     int     // how many times in a row its identity had sent too much
 	verified uint64  // 1 + the number of changes of our files when its certificate was verified last; 0: in the handshake only
+	listed   bool    // it was in a list of connections once
 	missing  int     // in how many lists of connections in a row it was missing
 }
 
@@ -247,10 +248,10 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// connections returns how many connections of an identity were open at the last look, or are new. The caller holds mu.
+// connections returns how many connections of an identity are open. The caller holds mu.
 func (s *Server) connections(id pki.Identity) (n int) {
 	for _, c := range s.clients {
-		if c.id == id && c.missing == 0 {
+		if c.id == id && c.isOpen() {
 			n++
 		}
 	}
