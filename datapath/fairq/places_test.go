@@ -16,7 +16,7 @@ import (
 // most. If it is not, both calls returned that it exists, and its next packet enters it.
 func TestFairQPlaces_TwoProcessors(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
-	const rounds, exists = 4000, -17
+	const rounds, exists = 2000, -17
 	spec, err := fairqtest.LoadFairQ()
 	if err != nil {
 		t.Fatal(err)
