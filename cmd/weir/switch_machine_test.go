@@ -59,7 +59,7 @@ const (
 	bpffs   = "/sys/fs/bpf"
 	pinRoot = bpffs + "/weir/switch"
 	pinDir  = pinRoot + "/default"
-	tables  = 16 // pins without a port: 15 tables and the holder
+	tables  = 17 // pins without a port: 16 tables and the holder
 
 	machineBps    = 50e6
 	machineBuffer = 125_000
