@@ -25,7 +25,7 @@ func SetRandomDigestKey(spec *ebpf.CollectionSpec) error {
 	return SetDigestKey(spec, seed)
 }
 
-// SetDigestKey sets the key of the hash with which a program's tables find IPv6 connections. Programs that
+// SetDigestKey sets the key of the hashes with which a program's tables find connections. Programs that
 // share a table need the same seed. No sender may know the seed, or it could choose addresses that collide.
 func SetDigestKey(spec *ebpf.CollectionSpec, seed [16]byte) error {
 	var key [digestWords]uint32
