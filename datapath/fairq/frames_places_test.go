@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -111,44 +110,4 @@ func TestFairQFrames_Places(t *testing.T) {
 			f.rewritten(t, "in the table", c.segment(), rowField, fairqPortCounts{})
 		}
 	})
-}
-
-// Two processors enter and remove the connections of one place at once. Each connection is in the table once, and counts once.
-func TestFairQFrames_PlacesOnTwoProcessors(t *testing.T) {
-	testroot.Need(t, "loads kernel programs")
-	f := newFrameTable(t, frameConfig{flows: 4, pending: 1024})
-	var before *frameConn
-	for range 300 {
-		c := f.conn(frames.IP{})
-		syn, synAck := c.handshake()
-		f.mustRun(t, 1, syn.Bytes())
-		f.mustRun(t, 0, synAck.Bytes())
-		rights, lefts := c.segment().Bytes(), c.back().Bytes()
-		var at sync.WaitGroup
-		for cpu := range 2 {
-			at.Go(func() {
-				if cpu == 0 && before != nil { // it has the place, which then is free
-					for range 3 {
-						f.sweep(t)
-					}
-				}
-				if _, err := f.run(1-cpu, [][]byte{lefts, rights}[cpu], 0, nil); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		at.Wait()
-		f.mustRun(t, 1, lefts) // if both took their entry back
-		for port, is := range f.whereAll(t) {
-			if is.near+is.flows != 1 {
-				t.Fatalf("the connection from port %d is in %+v", port, is)
-			}
-		}
-		if _, is := f.whereAll(t)[c.port]; !is {
-			t.Fatalf("the connection from port %d is not in the table", c.port)
-		}
-		f.checkShares(t, len(f.contents(t)), 0)
-		c.resets(t, f.frameSwitch)
-		before = c
-	}
 }
