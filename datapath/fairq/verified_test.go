@@ -28,7 +28,7 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 	}
 	for _, credit := range []Credit{CreditPromises, CreditPaces} {
 		p := loadedFor(t, Config{Credit: credit})
-		bpftest.CheckVerifiedBelow(t, fmt.Sprintf("fairq, credit %d", credit), p, 60_000) // with the parking, and a law of its own
+		bpftest.CheckVerifiedBelow(t, fmt.Sprintf("fairq, credit %d", credit), p, 70_000) // with the parking, and a law of its own
 	}
 	for _, count := range []Count{CountActive, CountHandshake} {
 		p := loadedFor(t, Config{Count: count, Edge: EdgeMode{Interval: 10 * time.Millisecond}})

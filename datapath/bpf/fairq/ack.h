@@ -82,9 +82,9 @@ static __always_inline int ack_is_configured(struct ack *a)
 
 // Reports whether an ACK is plain: its grant depends on its port's state only, not on its configuration, and an ACK that fits
 // its grant keeps its window. It is so for all ACKs of a flow whose data was seen here.
-static __always_inline int ack_is_plain(const struct ack *a, const int credit)
+static __always_inline int ack_is_plain(const struct ack *a)
 {
-	return !credit && scale != SCALE_UNIFY && shrink != WINDOW_SHRINK_AVOID && likely(!a->window.syn && a->sender->port);
+	return scale != SCALE_UNIFY && shrink != WINDOW_SHRINK_AVOID && likely(!a->window.syn && a->sender->port);
 }
 
 static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets, int plain,
@@ -170,7 +170,7 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 		return s->window;
 	}
 	field = limited = a.window.field;
-	plain = ack_is_plain(&a, credit);
+	plain = ack_is_plain(&a);
 	if (likely(a.port) && ((plain && !LAW_TRACED) || ack_is_configured(&a))) { // a trace records the configuration of every ACK
 		ack_is_granted(&a, s, c, packets, plain, credit);
 		if (ack_is_limitable(&a.granted))

@@ -116,13 +116,8 @@ static __always_inline void credit_moves_on(__u32 id, struct port_credit *p, __u
 		credit_later(id, now);
 }
 
-// Calls credit_turn. Functions of their own like this one have the verifier check their branches once.
-__noinline int credit_turns(__u32 side, __u32 payload, __u32 segment, __u32 longest)
-{
-	return credit_turn(side, payload, segment, longest);
-}
-
-// Ends the promise of a segment's sender: it sends data, or closes and uses nothing of it.
+// Ends the promise of a segment's sender: it sends data, or closes and uses nothing of it. A function of its own, because few packets
+// call it.
 __noinline int credit_uses(const struct segment *s, struct connection *c)
 {
 	__u32 id = port_id, promise, released;
@@ -159,17 +154,14 @@ __noinline int credit_uses(const struct segment *s, struct connection *c)
 }
 
 // Handles data that leaves by this port. Reports whether it begins a turn: it is new, and the other side sent last, or nobody.
-__noinline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
+static __always_inline int credit_data(const struct segment *s, struct connection *c, __u32 gso)
 {
-	__u8 side, turn, next;
+	__u8 side = s->side & 1, turn, next;
 	__u16 before, longest;
 	__u32 segment, una;
 	struct end *e;
 	int begins;
 
-	if (!s || !c)
-		return 0;
-	side = s->side & 1;
 	e = &c->end[side];
 	turn = c->turn;
 	una = c->acks[!side].una;
@@ -178,13 +170,14 @@ __noinline int credit_data(const struct segment *s, struct connection *c, __u32 
 		return 0;
 	}
 	begins = credit_begins(turn, side);
-	credit_uses(s, c);
+	if (unlikely(e->promise))
+		credit_uses(s, c);
 	segment = credit_segment_of(s->payload, gso);
 	before = e->longest;
 	longest = credit_longest(before, segment);
 	if (longest != before)
 		e->longest = longest;
-	next = credit_turns(side, s->payload, segment, longest);
+	next = credit_turn(side, s->payload, segment, longest);
 	asked_turn(s, gso, turn, next, begins, before, longest, una);
 	if (turn != next)
 		c->turn = next;
@@ -197,7 +190,17 @@ static __always_inline int credit_is_resent(const struct segment *s, const struc
 	return credit_is_behind(s->seq + s->payload, c->acks[s->side & 1].sent);
 }
 
-// Charges a packet that no credit released, while the port's clock runs.
+// Reports whether a packet that no credit released may count: the port paces, or its clock runs. The coarse clock is at most a tick
+// behind, and costs less: a clock before it does not run.
+static __always_inline int credit_may_count(const struct port *port)
+{
+	__u32 id = port_id;
+	struct port_credit *p = bpf_map_lookup_elem(&credits, &id);
+
+	return p && p->config.mode && (port->pacing || (__s64)(p->state.clock_ns - bpf_ktime_get_coarse_ns()) > 0);
+}
+
+// Charges a packet that no credit released, while the port's clock runs. A function of its own, because few packets call it.
 __noinline int credit_uncredited(struct __sk_buff *ctx)
 {
 	__u32 id = port_id;
@@ -206,10 +209,7 @@ __noinline int credit_uncredited(struct __sk_buff *ctx)
 	struct credit_report report;
 	__u64 now;
 
-	if (!p || !port || !p->config.mode)
-		return 0;
-	// The coarse clock is at most a tick behind, and costs less: a clock before it does not run.
-	if (!port->pacing && (__s64)(p->state.clock_ns - bpf_ktime_get_coarse_ns()) <= 0)
+	if (!p || !port)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!law_counts_other(id, port->pacing, now))
@@ -231,8 +231,6 @@ static __always_inline int credit_opening(const struct segment *s, const struct 
 	__u32 sent;
 	__u8 opens;
 
-	if (!s || !c)
-		return CREDIT_OPENS_NOTHING;
 	sent = c->acks[!s->side].sent;
 	opens = credit_opens(!!(s->flags & TCP_SYN), is_opener(c, s), begins, entered && !s->payload, sent, s->ack);
 	asked_opens(s, c, begins, entered && !s->payload, sent, opens);
@@ -240,18 +238,18 @@ static __always_inline int credit_opening(const struct segment *s, const struct 
 }
 
 // Reports whether a segment belongs to its connection (credit_fits of core). A SYN gives its own.
-__noinline int credit_belongs(const struct segment *s, const struct connection *c)
+static __always_inline int credit_belongs(const struct segment *s, const struct connection *c)
 {
-	return s && c && (s->flags & TCP_SYN || credit_fits(s->seq, c->acks[s->side & 1].sent, s->ack, c->acks[!s->side].sent));
+	return s->flags & TCP_SYN || credit_fits(s->seq, c->acks[s->side & 1].sent, s->ack, c->acks[!s->side].sent);
 }
 
-// Calls credit_answered. Without a lease no answer gets a promise. A function of its own, so that the verifier checks it once.
-__noinline int credit_answer_of(const struct segment *s, const struct connection *c, __u32 live)
+// Calls credit_answered. Without a lease no answer gets a promise.
+static __always_inline int credit_answer_of(const struct segment *s, const struct connection *c, __u32 live)
 {
 	int answered;
 	__u8 turn;
 
-	if (!s || !c || !live)
+	if (!live)
 		return 0;
 	turn = c->turn;
 	answered = credit_answered(is_opener(c, s), turn, s->side & 1);
@@ -351,14 +349,11 @@ __noinline int credit_pacing(__u32 id, __u32 live)
 // none. The time and the heartbeat are not read yet: without a heartbeat the answer may be yes although nothing is needed.
 static __always_inline int credit_may_need(const struct segment *s, const struct connection *c, __u32 opens)
 {
-	const struct end *sender;
+	const struct end *sender = &c->end[!s->side];
 	struct port_config *config;
 	struct port *port;
 	__u32 id;
 
-	if (!s || !c)
-		return 0;
-	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
 	port = port_of(id);
 	config = bpf_map_lookup_elem(&configs, &id);

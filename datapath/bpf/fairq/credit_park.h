@@ -69,8 +69,18 @@ static __always_inline int credit_acts(__u32 id, __u64 now)
 	return config && !config->releasing && mode_of(config) == ENFORCE_ALL && is_live(now);
 }
 
+// Reports whether a packet may have to be kept: some are kept at the port, or its queue has no room for this one.
+static __always_inline int credit_may_keep(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct repair_port *state = bpf_map_lookup_elem(&repair_ports, &id);
+	struct repair_port_config *config = bpf_map_lookup_elem(&repair_configs, &id);
+
+	return state && config && config->park_bytes && (state->bytes || (__u64)BACKLOG(ctx) + ctx->wire_len > config->limit_bytes);
+}
+
 // Parks a segment that the port's queue has no room for, or that must stay behind such segments of its flow. Any other segment
-// passes. Returns the program's verdict.
+// passes. Returns the program's verdict. A function of its own, because few packets call it.
 __noinline int credit_keeps(struct __sk_buff *ctx, const struct segment *s)
 {
 	struct repair_flow *flow;
@@ -80,9 +90,7 @@ __noinline int credit_keeps(struct __sk_buff *ctx, const struct segment *s)
 	int parked;
 	__u64 now;
 
-	if (!s || !repair_read(&p, port_id) || !p.config->park_bytes)
-		return TCX_NEXT;
-	if (!p.state->bytes && (__u64)BACKLOG(ctx) + ctx->wire_len <= p.config->limit_bytes)
+	if (!s || !repair_read(&p, port_id))
 		return TCX_NEXT;
 	now = bpf_ktime_get_ns();
 	if (!credit_acts(port_id, now))

@@ -32,8 +32,7 @@
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// Reads the headers with a stack of its own: with a trace, the functions that fairq_packet calls need more of it. With
-// promises and credits it is called in two places.
+// Reads the headers with a stack of its own: with a trace, the functions that fairq_packet calls need more of it.
 __noinline int segment_read_apart(struct __sk_buff *ctx, struct segment *s)
 {
 	return s ? segment_read(ctx, s) : SEGMENT_SHORT;
@@ -141,22 +140,22 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 
 	if (unlikely(!port || !stats || !control))
 		return TCX_NEXT;
+	kind = LAW_TRACED ? segment_read_apart(ctx, &s) : segment_read(ctx, &s);
 	if (credit && park_is_return(ctx)) // it was handled before it waited
-		return segment_read_apart(ctx, &s) == SEGMENT_TCP ? credit_return(ctx, &s) : TCX_NEXT;
+		return kind == SEGMENT_TCP ? credit_return(ctx, &s) : TCX_NEXT;
 	stats->seen += packets;
 	if (unlikely(port->device != (__u64)skb->dev))
 		port->device = (__u64)skb->dev;
 	if (unlikely(is_sixteenth(stats->seen, packets)) && port->running && timer_is_late(id))
 		port_tick(id, 1, 0);
-	kind = LAW_TRACED || credit ? segment_read_apart(ctx, &s) : segment_read(ctx, &s);
 	if (unlikely(kind != SEGMENT_TCP)) {
-		if (credit)
+		if (credit && credit_may_count(port))
 			credit_uncredited(ctx);
 		count_not_tcp(&stats->not_tcp, kind, packets);
 		return TCX_NEXT;
 	}
 	c = connection_of(ctx, &s, &table);
-	if (credit && (!c || !s.payload || unlikely(credit_is_resent(&s, c))))
+	if (credit && (!c || !s.payload || unlikely(credit_is_resent(&s, c))) && credit_may_count(port))
 		credit_uncredited(ctx);
 	if (unlikely(!c))
 		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);
@@ -197,9 +196,9 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0, 0);
 	if (unlikely(!(c->end[s.side & 1].flags & END_SCALE)))
 		adopt_ack(&c->end[s.side & 1], &s, field);
-	if (credit)
-		return parks ? credit_parks(ctx, parks, c, s.side) : credit_keeps(ctx, &s);
-	return TCX_NEXT;
+	if (credit && parks)
+		return credit_parks(ctx, parks, c, s.side);
+	return credit && unlikely(credit_may_keep(ctx)) ? credit_keeps(ctx, &s) : TCX_NEXT;
 }
 
 SEC("tcx/egress")

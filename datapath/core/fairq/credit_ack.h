@@ -50,7 +50,7 @@ struct credit_ack {
 // segment that does not fit begins no turn, gets no credits, and does not change what is known of the ends.
 WEIR_INLINE int credit_fits(weir_u32 seq, weir_u32 sent, weir_u32 ack, weir_u32 others)
 {
-	return seq - sent + CREDIT_REACH < 2 * CREDIT_REACH && ack - others + CREDIT_REACH < 2 * CREDIT_REACH;
+	return ((seq - sent + CREDIT_REACH) | (ack - others + CREDIT_REACH)) < 2 * CREDIT_REACH; // a power of 2: both are below it
 }
 
 // Reports whether data that begins a turn is a request: the other end has nothing in flight. One more: its FIN.
