@@ -23,7 +23,8 @@ const (
 
 	repairLate     = 2 * time.Millisecond  // how much longer than its full buffer a port may need for a repair (SPEC 1.11)
 	repairSpare    = time.Millisecond      // a reserve within it, because processors are slow
-	repairLongest  = 50 * time.Millisecond // that a packet is kept: half of the time after which core/repair.h takes it as lost
+	repairLongest  = 50 * time.Millisecond  // that a packet is kept if it must be back in time
+	repairBound    = 100 * time.Millisecond // that any packet is kept: half of the time after which core/repair.h takes it as lost
 	repairFrame    = 1514                  // bytes
 	repairFrames   = 4                     // that enter a queue on several processors at once
 	leastBurst     = 1600                  // bytes
@@ -39,12 +40,11 @@ func RepairAt(rate Rate, buffer, park Bytes) (Repair, error) {
 	if rate == 0 || buffer > largestOfQueue || buffer < head+leastOfOthers*repairFrame {
 		return Repair{}, fmt.Errorf("repair of losses: a buffer of %v at %v is too short: packets that come back need %v, and others two frames", buffer, rate, head)
 	}
-	bound := min(float64(park), sends(repairLongest))
 	return Repair{
 		Limit: buffer - head,
 		Full:  buffer - leastOfOthers*repairFrame,
-		Most:  Bytes(min(bound, float64(buffer)+sends(repairLate-repairSpare))),
-		Bound: Bytes(bound),
+		Most:  Bytes(min(float64(park), sends(repairLongest), float64(buffer)+sends(repairLate-repairSpare))),
+		Bound: Bytes(min(float64(park), sends(repairBound))),
 		Due:   time.Duration(float64(buffer)*8e9/float64(rate)) + repairLate,
 		Burst: time.Duration(burst * 8e9 / float64(rate)),
 	}, nil

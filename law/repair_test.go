@@ -13,7 +13,7 @@ func TestRepairAt(t *testing.T) {
 		burst        time.Duration
 		limit, bound Bytes
 	}{
-		{150e6, 85_300, 200 * time.Microsecond, 75_494, 937_500},
+		{150e6, 85_300, 200 * time.Microsecond, 75_494, 1_875_000},
 		{1e9, 85_300, 200 * time.Microsecond, 54_244, 2 << 20},
 		{10e9, 125_000, 33_333 * time.Nanosecond, 77_278, 2 << 20}, // 200 us are 250 KB
 		{100e9, 1_000_000, 26_666 * time.Nanosecond, 660_611, 2 << 20},

@@ -27,7 +27,7 @@
 #include "types.h"
 
 // No packet waits for so long. A flow is taken to have left the parking then, whatever happened to its packets.
-#define REPAIR_FORGET_NS 100000000ull
+#define REPAIR_FORGET_NS 200000000ull
 // Packets may enter the parking in another order than that of their times, by less than this.
 #define REPAIR_ORDER_NS 1000000ull
 

@@ -14,7 +14,7 @@ import (
 
 // creditMutants are faults in promises and credits.
 var creditMutants = []lawMutant{
-	{"bytes that are sent twice have no room", "credit_state.h", "return bytes + bytes / CREDIT_MARGIN;", "return bytes;", "credits", "credit_acknowledges("},
+	{"frames have no headers", "credit_state.h", "* (CREDIT_HEADER_BYTES + config->line_bytes);", "* config->line_bytes;", "credits", "credit_acknowledges("},
 	{"short answers make promises cheaper twice as fast", "credit.h", "factor - factor / 32 + share / 32", "factor - factor / 16 + share / 16", "credits", ": the factor"},
 	{"a promise that was used is still owed", "credit.h", "credit_owes_less(state, owes);", ";", "credits", ": what is owed"},
 	{"corrections never show in the queue", "credit.h", "change - credit_part(state->corrected_ns, cost, cycle)", "change", "credits", ": corrections"},

@@ -63,7 +63,7 @@ func TestCredit_HandshakesThatNobodyUses(t *testing.T) {
 // clients send them after the last ACK, the places of most ACKs have passed when the requests leave. So they wait for places of their
 // own, and in no time do more leave than the line carries, with what the port has room for.
 func TestCredit_RequestsBehindHandshakes(t *testing.T) {
-	const n, cost = 300, 8 * (2*1461 + 3*90) * 33 / 32 // ns of two segments
+	const n, cost = 300, 8 * (2*1461 + 3*90) // ns of two segments
 	for _, c := range []struct {
 		name     string
 		together bool // all requests come after all ACKs

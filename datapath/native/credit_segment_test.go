@@ -47,6 +47,27 @@ func TestCredit_ASegmentCutByTheWindow(t *testing.T) {
 	}
 }
 
+// A sender that left a part of a window unused sends whole segments only, so it is charged for one. One that used all of it sends a
+// part of a segment, too.
+func TestCredit_WholeSegmentsOnly(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		b := newAckBed(t, 7) // a window of 1461 bytes is 1536
+		b.sends(1448)
+		b.acks(1448)
+		if !whole {
+			b.sends(1536)
+			if got := b.acks(1536); !costs(got, 1536, 2) {
+				t.Errorf("charged %d bytes, want the window and two headers", got)
+			}
+			continue
+		}
+		b.sends(1448)
+		if got := b.acks(1448); !costs(got, 1448, 1) {
+			t.Errorf("charged %d bytes, want a segment and a header: the sender left 88 bytes of its window", got)
+		}
+	}
+}
+
 // A request to an end that closes without an answer, as one does whose flow goes one way only: its promise no longer counts
 // as owed, so the next requests get first flights. Promises that nobody uses get cheaper, as those of tiny answers do. Closing
 // long after the promise changes nothing.

@@ -202,14 +202,14 @@ func newAckBed(t testing.TB, shift uint8) *ackBed {
 // sends and acks: the sender sends so many bytes; an acknowledgement of so many more passes.
 func (b *ackBed) sends(bytes uint32) { b.ack.Sent += bytes }
 
-// acks returns for how many bytes of payload and headers an acknowledgement is charged, without the margin.
+// acks returns for how many bytes of payload and headers an acknowledgement is charged.
 func (b *ackBed) acks(bytes uint32) (charged uint32) {
 	b.ack.AdvanceBytes, b.ack.Ack = bytes, b.ack.Ack+bytes
 	before := b.state.ChargedNs
 	var a native.CreditAnswer
 	b.acknowledges(&b.ack, 0, &a)
 	b.ack.Allowed = a.Allowed
-	return uint32((b.state.ChargedNs - before) / 8 * 32 / 33)
+	return uint32((b.state.ChargedNs - before) / 8)
 }
 
 // costs reports whether a charge is of this payload, with the headers of its frames.
@@ -287,7 +287,7 @@ func TestCredit_ManyHandshakes(t *testing.T) {
 			t.Fatalf("a promise of %d", promise)
 		}
 	}
-	if took := two * (2*1461 + 3*90) * 33 / 32 * 8; one == 0 || took < 25e6 || took > 25.1e6 {
+	if took := two * (2*1461 + 3*90) * 8; one == 0 || took < 25e6 || took > 25.1e6 {
 		t.Errorf("%d got two segments, which take %d ns, want a quarter of the longest wait; %d got one", two, took, one)
 	}
 }

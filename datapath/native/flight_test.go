@@ -80,9 +80,9 @@ func TestFlight_IsTheSumOfUnansweredRequests(t *testing.T) {
 			} else {
 				promise := rapid.Uint32Range(1, 48<<10).Draw(t, "promise")
 				mark := b.sw.CreditReturns(0, now, 0, promise, 1e6, false)
-				// Its cost: the payload, the headers of a frame for each segment of 1448, and 1/32 more.
+				// Its cost: the payload, the headers of a frame for each segment of 1448 and one more.
 				cost := promise + (promise/1448+1)*90
-				r := &flightRequest{span: now >> 21, bytes: cost + cost/32}
+				r := &flightRequest{span: now >> 21, bytes: cost}
 				m.all = append(m.all, r)
 				open = append(open, known{mark, promise, r})
 			}

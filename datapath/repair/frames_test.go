@@ -186,13 +186,13 @@ func TestFrames(t *testing.T) {
 		t.Errorf("%+v, %v: want 2000 bytes that wait", port, err)
 	}
 	// Two packets never come back: the parking's device was deleted. Their flow and their bytes are forgotten.
-	b.at(t, time.Hour+99*time.Millisecond)
+	b.at(t, time.Hour+199*time.Millisecond)
 	if got := b.run(t, ipv6, 0, 0); got != tcxRedirect {
-		t.Errorf("after 99 ms: verdict %d", int32(got))
+		t.Errorf("after 199 ms: verdict %d", int32(got))
 	}
-	b.at(t, time.Hour+200*time.Millisecond)
+	b.at(t, time.Hour+400*time.Millisecond)
 	if got := b.run(t, ipv6, 0, 0); got != tcxNext {
-		t.Errorf("after another 101 ms: verdict %d", int32(got))
+		t.Errorf("after another 201 ms: verdict %d", int32(got))
 	}
 	if err := b.objects.RepairPorts.Lookup(uint32(portID), &port); err != nil || port.Bytes != 0 {
 		t.Errorf("%+v, %v: want no bytes that wait", port, err)
@@ -200,7 +200,7 @@ func TestFrames(t *testing.T) {
 	// Without heartbeats, while user space leaves, and at a port that is switched off, packets pass.
 	for what, step := range map[string]func(){
 		"no heartbeat": func() { b.control(t, time.Hour-time.Second, 0) },
-		"leaving":      func() { b.control(t, time.Hour+200*time.Millisecond, 1) },
+		"leaving":      func() { b.control(t, time.Hour+400*time.Millisecond, 1) },
 		"off":          func() { b.configure(t, repairtest.RepairRepairPortConfig{LimitBytes: limit, ParkBytes: kept, Off: 1}) },
 	} {
 		step()
@@ -210,7 +210,7 @@ func TestFrames(t *testing.T) {
 		if got := b.run(t, udp, limit, 0); got != tcxNext {
 			t.Errorf("%s, UDP: verdict %d", what, int32(got))
 		}
-		b.control(t, time.Hour+200*time.Millisecond, 0)
+		b.control(t, time.Hour+400*time.Millisecond, 0)
 		b.configure(t, repairtest.RepairRepairPortConfig{LimitBytes: limit, ParkBytes: kept})
 	}
 	if got := b.run(t, first, limit, 0); got != tcxRedirect {

@@ -146,7 +146,7 @@ type Port struct {
 }
 
 // mostKept is the most that a port with credits keeps of segments that its buffer has no room for. At most rates, what it sends in
-// 50 ms is less (law.RepairAt).
+// 100 ms is less (law.RepairAt).
 const mostKept = law.Bytes(2 << 20)
 
 // At returns the parameters at a port of this rate and buffer, where flows have this RTT with empty queues. The target is a

@@ -18,8 +18,8 @@ func TestAtAPort(t *testing.T) {
 	want := Port{
 		Target: 62_500, Buffer: 125_000, Cap: 67_500, Pipe: 5000, Start: 67_500, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond, Active: 10_800 * time.Microsecond,
 		Wait: 100 * time.Millisecond, Hold: true,
-		// The parking may send 5 KB at once, and four frames may come at the same time. 50 ms are 1.25 MB; the buffer takes 5 ms.
-		Repair: law.Repair{Limit: 125_000 - 5000 - 4*1514, Full: 125_000 - 2*1514, Most: 150_000, Bound: 1_250_000, Due: 7 * time.Millisecond, Burst: 200 * time.Microsecond},
+		// The parking may send 5 KB at once, and four frames may come at the same time. 100 ms are 2.5 MB, and a port keeps 2 MiB at most; the buffer takes 5 ms.
+		Repair: law.Repair{Limit: 125_000 - 5000 - 4*1514, Full: 125_000 - 2*1514, Most: 150_000, Bound: 2 << 20, Due: 7 * time.Millisecond, Burst: 200 * time.Microsecond},
 	}
 	if got := p.At(200e3, 200e6, 125_000); got != want {
 		t.Errorf("%+v, want %+v", got, want)

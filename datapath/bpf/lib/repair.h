@@ -9,7 +9,7 @@
 // veth changes:
 //
 //   15                        3       2      1      0
-//   | time, units of 32.768 us | again | kept | over |
+//   | time, units of 65.536 us | again | kept | over |
 //
 //   again  1: it came back when the queue still had no room, or behind one that did, and waits once more
 //   kept   1: repair_parks parked it. A program that parks other packets, too, tells them apart by it
@@ -33,7 +33,7 @@
 #define REPAIR_FLOWS 65536
 #endif
 
-#define STAMP_SHIFT 12
+#define STAMP_SHIFT 13
 #define STAMP_OVER 1
 #define STAMP_KEPT 2
 #define STAMP_AGAIN 4

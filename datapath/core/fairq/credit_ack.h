@@ -95,15 +95,26 @@ WEIR_INLINE int credit_is_last(const struct credit_ack *ack)
 	       (credit_distance(ack->sent, ack->allowed) > segment / 8 && ack->advance_bytes < segment - segment / 8);
 }
 
+// Reports whether a sender sends whole segments only: it left less than one of what it was allowed to send. gVisor's TCP does so (RFC 9293
+// 3.8.6.2.1); Linux sends a part of a segment, too, if it has nothing in flight.
+WEIR_INLINE int credit_sends_whole(const struct credit_ack *ack, weir_u32 segment)
+{
+	weir_u32 left = ack->allowed ? credit_distance(ack->sent, ack->allowed) : 0;
+
+	return left && left < segment;
+}
+
 // Returns how many bytes an acknowledgement releases at a port that paces: the least window, less what is in flight. A
 // sender with data in flight sends no part of a segment (tcp_snd_wnd_test in Linux); a segment may be somewhat shorter than
 // others.
 WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
 {
-	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = credit_flying(ack);
+	weir_u32 window = credit_window(ack->floor_bytes, ack->shift), flying = credit_flying(ack), segment = credit_segment(ack);
 	weir_u32 released = window > flying ? window - flying : 0;
 
-	return flying && released < credit_segment(ack) ? 0 : released;
+	if (flying && released < segment)
+		return 0;
+	return credit_sends_whole(ack, segment) && released > segment ? segment : released;
 }
 
 // Reports whether promises and credits concern an acknowledgement. Others pass with the law's window.

@@ -19,7 +19,6 @@
 #define CREDIT_HEADER_BYTES 66u   // Ethernet, IPv4, TCP with time stamps
 #define CREDIT_COMPLETES_SEGMENTS 2 // least windows that the ACK of a handshake grants,
 #define CREDIT_COMPLETES_SHARE 4 // as long as promises that are not used yet take less than the longest wait / this
-#define CREDIT_MARGIN 32 // costs are 1/32 higher than the bytes: room for segments that are sent twice, and for handshakes
 #define CREDIT_FIRST_MAX 49152u   // bytes: of a promise, so that it fits in 16 bits in units of any scale
 #define CREDIT_HANDSHAKES (1u << 20) // all promises in SYN-ACKs are used
 #define CREDIT_HANDSHAKES_MEAN 2048u // number of SYN-ACKs that the share is a mean of: more than open at once
@@ -150,8 +149,7 @@ WEIR_INLINE weir_u32 credit_cost(const struct credit_config *config, weir_u32 by
 {
 	if (!bytes || bytes > CREDIT_SPAN_ACK)
 		return 0;
-	bytes += (bytes / (floor_bytes > CREDIT_MSS_LEAST ? floor_bytes - 1 : CREDIT_MSS_LEAST) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
-	return bytes + bytes / CREDIT_MARGIN;
+	return bytes + (bytes / (floor_bytes > CREDIT_MSS_LEAST ? floor_bytes - 1 : CREDIT_MSS_LEAST) + 1) * (CREDIT_HEADER_BYTES + config->line_bytes);
 }
 
 // Returns how many bytes may be ahead before an opening packet waits.
