@@ -21,14 +21,14 @@ const (
 	mostRepairBurst = 200 * time.Microsecond // a timer of the kernel may be as late
 	burstOfBuffer   = 3                      // a burst has at most such a part of the buffer: at fast ports less than 200 us
 
-	repairLate     = 2 * time.Millisecond  // how much longer than its full buffer a port may need for a repair (SPEC 1.11)
-	repairSpare    = time.Millisecond      // a reserve within it, because processors are slow
+	repairLate     = 2 * time.Millisecond   // how much longer than its full buffer a port may need for a repair (SPEC 1.11)
+	repairSpare    = time.Millisecond       // a reserve within it, because processors are slow
 	repairLongest  = 50 * time.Millisecond  // that a packet is kept if it must be back in time
 	repairBound    = 100 * time.Millisecond // that any packet is kept: half of the time after which core/repair.h takes it as lost
-	repairFrame    = 1514                  // bytes
-	repairFrames   = 4                     // that enter a queue on several processors at once
-	leastBurst     = 1600                  // bytes
-	leastOfOthers  = 2                     // frames of packets that did not wait
+	repairFrame    = 1514                   // bytes
+	repairFrames   = 4                      // that enter a queue on several processors at once
+	leastBurst     = 1600                   // bytes
+	leastOfOthers  = 2                      // frames of packets that did not wait
 	largestOfQueue = math.MaxUint32
 )
 
