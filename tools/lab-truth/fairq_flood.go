@@ -39,13 +39,15 @@ const (
 // the machine's own losses. It also measures the effect of half-open connections alone on the paper's way of
 // counting.
 func flood(ctx context.Context) ([]row, error) {
-	return floodsOf(ctx, "droptail", "fairq", "handshake")
+	return floodsOf(ctx, deluges(), "droptail", "fairq", "handshake")
 }
 
 // floodCredits does the same with credits: with room for one segment of each active flow, and without it, so that the port paces.
-func floodCredits(ctx context.Context) ([]row, error) { return floodsOf(ctx, lawCredits, lawPacing) }
+func floodCredits(ctx context.Context) ([]row, error) {
+	return floodsOf(ctx, creditDeluges(), "droptail", lawCredits, lawPacing)
+}
 
-func floodsOf(ctx context.Context, laws ...string) (rows []row, err error) {
+func floodsOf(ctx context.Context, all []deluge, laws ...string) (rows []row, err error) {
 	for _, law := range laws {
 		err := withLab(ctx, "truth-flood", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
 			b, err := newFloodBench(ctx, l, law)
@@ -57,7 +59,7 @@ func floodsOf(ctx context.Context, laws ...string) (rows []row, err error) {
 				rows = append(rows, got...)
 				return errors.Join(err, b.close())
 			}
-			got, err := b.run(ctx, law)
+			got, err := b.run(ctx, law, all)
 			rows = append(rows, got...)
 			return errors.Join(err, b.close())
 		}, "topology.senders=18")
@@ -210,12 +212,8 @@ func (b *floodBench) halfOpen() (n int, err error) {
 	return n, err
 }
 
-// run runs each kind of flood.
-func (b *floodBench) run(ctx context.Context, law string) (rows []row, err error) {
-	all := deluges()
-	if law == lawCredits || law == lawPacing {
-		all = creditDeluges()
-	}
+// run runs each of these floods.
+func (b *floodBench) run(ctx context.Context, law string, all []deluge) (rows []row, err error) {
 	for _, d := range all {
 		if d.node == "" {
 			d.node = aside
