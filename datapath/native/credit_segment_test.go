@@ -47,23 +47,25 @@ func TestCredit_ASegmentCutByTheWindow(t *testing.T) {
 	}
 }
 
-// A sender that left a part of a window unused sends whole segments only, so it is charged for one. One that used all of it sends a
+// A sender that left a part of a window unused sends whole segments only, so it is charged for those. One that used all of it sends a
 // part of a segment, too.
 func TestCredit_WholeSegmentsOnly(t *testing.T) {
-	for _, whole := range []bool{false, true} {
-		b := newAckBed(t, 7) // a window of 1461 bytes is 1536
+	for _, row := range []struct {
+		shift         uint8
+		sends         uint32 // of a window
+		bytes, frames uint32 // that its acknowledgement is charged
+	}{
+		{7, 1536, 1536, 2}, // a window of 1461 bytes is 1536
+		{7, 1448, 1448, 1},
+		{14, 16384, 16384, 12}, // and 16384 in units of 2^14
+		{14, 11 * 1448, 11 * 1448, 11},
+	} {
+		b := newAckBed(t, row.shift)
 		b.sends(1448)
 		b.acks(1448)
-		if !whole {
-			b.sends(1536)
-			if got := b.acks(1536); !costs(got, 1536, 2) {
-				t.Errorf("charged %d bytes, want the window and two headers", got)
-			}
-			continue
-		}
-		b.sends(1448)
-		if got := b.acks(1448); !costs(got, 1448, 1) {
-			t.Errorf("charged %d bytes, want a segment and a header: the sender left 88 bytes of its window", got)
+		b.sends(row.sends)
+		if got := b.acks(row.sends); !costs(got, row.bytes, row.frames) {
+			t.Errorf("scale %d, %d bytes sent: charged %d bytes, want %d and %d headers", row.shift, row.sends, got, row.bytes, row.frames)
 		}
 	}
 }

@@ -114,7 +114,7 @@ WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
 
 	if (flying && released < segment)
 		return 0;
-	return credit_sends_whole(ack, segment) && released > segment ? segment : released;
+	return credit_sends_whole(ack, segment) && released > segment ? released - released % segment : released;
 }
 
 // Reports whether promises and credits concern an acknowledgement. Others pass with the law's window.
