@@ -170,7 +170,7 @@ func (r *Repairs) Add(cpus []RepairCounts) (seen uint64) {
 }
 
 // waitsAtMost is REPAIR_FORGET_NS of core/repair.h.
-const waitsAtMost = 100 * time.Millisecond
+const waitsAtMost = 200 * time.Millisecond
 
 // Waiting returns the bytes that wait of a counter whose last packet was parked so long ago: none after the longest wait, because packets
 // can be lost with the parking's device.

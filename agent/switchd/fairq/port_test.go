@@ -49,7 +49,7 @@ func TestProgramsAt(t *testing.T) {
 	p, site := fairqlaw.Default(), switchd.Site{Rate: 200e6, Buffer: 125_000, RTT: 200e3, MTU: 1500}
 	if l, err := programsAt(p, site); err != nil || l != (kernel.Law{
 		TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50e3, Period: 500e3, CapBytes: 30_000, StartBytes: 30_000, Active: 10e6, Idle: 1e9, MTU: 1500,
-		RateBps: 200e6, LongestWait: 100e6, HoldRequests: true, RepairLimitBytes: 113_944, RepairMostBytes: 1_250_000, RepairFullBytes: 121_972, RepairDue: 7e6, RepairBurst: 200e3,
+		RateBps: 200e6, LongestWait: 100e6, HoldRequests: true, RepairLimitBytes: 113_944, RepairMostBytes: 2 << 20, RepairFullBytes: 121_972, RepairDue: 7e6, RepairBurst: 200e3,
 	}) {
 		t.Errorf("the defaults: %+v, %v", l, err)
 	}
