@@ -109,15 +109,6 @@ func (t *turns) isAgain(from int, pk *network.Packet) bool {
 	return t.known[1-from] && native.CreditIsBehind(pk.Seq()+uint32(pk.Payload()), t.una[1-from])
 }
 
-// isResent reports whether a segment is data that its end had sent before, so no credit released it.
-func (s *fairQSwitch) isResent(c *connection, pk *network.Packet) bool {
-	if s.credit == 0 {
-		return false
-	}
-	t, from := &s.turns[c.slot], side(pk)
-	return t.has[from] && native.CreditIsBehind(pk.Seq()+uint32(pk.Payload()), t.sent[from])
-}
-
 // took notes data that leaves by the port, and reports whether it begins a turn. e: the end that sent it.
 func (t *turns) took(from int, pk *network.Packet, e *native.End) bool {
 	if end := behind(pk); int32(end-t.sent[from]) > 0 || !t.has[from] {

@@ -33,7 +33,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 	acknowledges := pk.Flags()&(network.ACK|network.RST) == network.ACK
 	half := q.sw.flows
 	c := q.connection(pk, now)
-	if c == nil || pk.Payload() == 0 || q.sw.isResent(c, pk) {
+	if c == nil || pk.Payload() == 0 {
 		q.uncredited(pk, now)
 	}
 	if c == nil {

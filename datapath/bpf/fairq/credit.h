@@ -184,12 +184,6 @@ static __always_inline int credit_data(const struct segment *s, struct connectio
 	return begins;
 }
 
-// Reports whether a segment is data that its end had sent before. Ask before its connection knows of it (on_data).
-static __always_inline int credit_is_resent(const struct segment *s, const struct connection *c)
-{
-	return credit_is_behind(s->seq + s->payload, c->acks[s->side & 1].sent);
-}
-
 // Reports whether a packet that no credit released may count: the port paces, or its clock runs. The coarse clock is at most a tick
 // behind, and costs less: a clock before it does not run.
 static __always_inline int credit_may_count(const struct port *port)

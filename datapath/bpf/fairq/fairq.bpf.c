@@ -155,7 +155,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		return TCX_NEXT;
 	}
 	c = connection_of(ctx, &s, &table);
-	if (credit && (!c || !s.payload || unlikely(credit_is_resent(&s, c))) && credit_may_count(port))
+	if (credit && (!c || !s.payload) && credit_may_count(port))
 		credit_uncredited(ctx);
 	if (unlikely(!c))
 		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);

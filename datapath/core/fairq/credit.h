@@ -16,9 +16,9 @@
 //              clock then counts the answer as drained, although it still has to come
 //   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
 //              in the parking queue (datapath/park)
-//   sent again data that its end had sent before moves the clock on when it comes, like frames of others. An end that has
-//              measured short round trips probes for losses as soon as its answers take longer, although nothing is lost, for
-//              some round trips (RFC 8985 7.2). The probes of hundreds of ends are more than the buffer holds
+//   sent again data that its end had sent before costs nothing by itself: the queue shows it, and corrections take it off. With a
+//              charge it would count twice, and the line would idle afterwards. An end that has measured short round trips
+//              probes for losses as soon as its answers take longer, although nothing is lost, for some round trips (RFC 8985 7.2)
 //   pacing     the port's flows at one segment each exceed its capacity. All windows are one segment then, and each ACK
 //              needs a credit for the bytes that it releases: its window less what is in flight, or what ACKs before it that
 //              still wait release. The ACK of the end of a message releases nothing
@@ -152,8 +152,7 @@ WEIR_INLINE int credit_counts_other(const struct credit_state *state, weir_u32 p
 	return pacing || (long long)(state->clock_ns - now_ns) > 0;
 }
 
-// Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, without data, or with data
-// that its end had sent before. Beyond twice the longest wait nothing is charged: the port drops what is more than its rate.
+// Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, or without data. Beyond twice the longest wait nothing is charged: the port drops what is more than its rate.
 WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 			      weir_u32 frame_bytes)
 {

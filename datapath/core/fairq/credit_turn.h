@@ -18,9 +18,8 @@ enum credit_turn {
 // Reports whether data of a side begins a turn: the other side sent last, or nobody.
 WEIR_INLINE int credit_begins(weir_u8 turn, weir_u32 side) { return (turn & CREDIT_TURN_SIDE) != side + 1; }
 
-// Reports whether data is not beyond a mark. end: the sequence number behind it. Two marks are asked:
-//   the furthest acknowledgement of its receiver: a request or an answer that is over. It begins no turn and uses no promise;
-//   the furthest data of its sender: it is sent again. No credit released it, so it is counted as others' frames are (credit_other).
+// Reports whether data is not beyond a mark: the furthest acknowledgement of its receiver. end: the sequence number behind it. It is of a
+// request or an answer that is over, begins no turn and uses no promise.
 WEIR_INLINE int credit_is_behind(weir_u32 end, weir_u32 mark) { return mark - end < CREDIT_STREAM; }
 
 // Returns the length of the longest segment of a packet's data. gso_bytes: of each of its segments but the last; 0: it is one.
