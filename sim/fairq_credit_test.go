@@ -125,7 +125,7 @@ func TestFairQ_CreditsWithLateServers(t *testing.T) {
 
 // 320 connections open one after another, one each 200 us, and are asked in the same order 100 ms later. So each measured a short round
 // trip when it opened, and its answer takes hundreds of those. Its server soon probes for a loss, for as long as it expects a short
-// round trip. The probes would fill the buffer if they were not charged: 225 segments would be dropped.
+// round trip. The probes fill the buffer, and nothing is dropped, because a port keeps what has no room.
 func TestFairQ_CreditsForConnectionsWithShortRoundTrips(t *testing.T) {
 	f, err := laws.All().Load("../experiments/fairq/burst.yaml")
 	if err != nil {
