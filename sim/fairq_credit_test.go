@@ -72,7 +72,8 @@ func TestFairQ_HeldRequestsInAHeavyIncast(t *testing.T) {
 
 // 128 answers at once, by servers that all run every 8 ms only: what was asked since then is answered at once. The line carries
 // 150 KB in this time, and the buffer holds 85 KB. Requests are held once a queue has shown this, and then almost nothing has no room
-// in the buffer after the first burst. With repair_losses nothing is dropped. Servers that take up to 16 ms, each its own time, answer one after another: nothing is dropped.
+// in the buffer after the first burst. With repair_losses nothing is dropped. Servers that take up to 16 ms, each its own time, answer
+// one after another: nothing is dropped.
 func TestFairQ_CreditsWithLateServers(t *testing.T) {
 	const least = 128 * 12_200 * 8 * time.Second / 150_000_000
 	run := func(t *testing.T, late string, hold, repair bool) (first, later int, slowest time.Duration) {

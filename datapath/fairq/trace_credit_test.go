@@ -32,7 +32,7 @@ var creditMutants = []lawMutant{
 	{"no queue shows a burst", "credit_ack.h", "flight_sees(&state->flight, ack->backlog_bytes, credit_filled(config));", ";", "credits", "credit_acknowledges("},
 	{"held requests do not belong to the queue", "credit_hold.h", "queue += credit_share(state->held_bytes, credit_factor(state));", ";", "credits", "credit_acknowledges("},
 	{"requests are never held", "credit_hold.h", "if ((full || (!held &&", "if (0 && (full || (!held &&", "credits", "credit_returns("},
-	{"a byte that is acknowledged next counts as acknowledged", "credit_turn.h", "return mark - end < CREDIT_STREAM;", "return mark - end + 1 < CREDIT_STREAM;", "credits", "credit_is_behind"},
+	{"a byte that is acknowledged next counts as acknowledged", "credit_turn.h", "return una - end < CREDIT_STREAM;", "return una - end + 1 < CREDIT_STREAM;", "credits", "credit_was_acknowledged"},
 	{"a full segment counts as short", "credit_turn.h", "payload_bytes < longest_bytes", "payload_bytes <= longest_bytes", "credits", "credit_turn("},
 }
 

@@ -159,10 +159,10 @@ func NextTurn(turn, side uint8, payloadBytes, gsoBytes uint32, longest uint16) C
 	return CreditTurn{uint8(t), t&C.NATIVE_CREDIT_BEGINS != 0, uint16(t >> C.NATIVE_CREDIT_LONGEST)}
 }
 
-// CreditIsBehind reports whether data is not beyond a mark, as credit_is_behind does. end: sequence number behind it; mark: the furthest
-// acknowledgement of its receiver, or the furthest data of its sender.
-func CreditIsBehind(end, mark uint32) bool {
-	return C.native_credit_is_behind(C.weir_u32(end), C.weir_u32(mark)) != 0
+// CreditWasAcknowledged reports whether all of a segment's data was acknowledged before: credit_was_acknowledged. end: sequence number
+// behind the data; una: the furthest acknowledgement of its receiver.
+func CreditWasAcknowledged(end, una uint32) bool {
+	return C.native_credit_was_acknowledged(C.weir_u32(end), C.weir_u32(una)) != 0
 }
 
 // CreditFits reports whether a segment belongs to its connection: credit_fits. sent: number behind the furthest data of its sender;

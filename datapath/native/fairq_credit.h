@@ -43,7 +43,7 @@ static weir_u32 native_credit_turn(weir_u8 turn, weir_u32 side, weir_u32 payload
 	       credit_turn(side, payload_bytes, segment, longest_bytes);
 }
 
-static int native_credit_is_behind(weir_u32 end, weir_u32 mark) { return credit_is_behind(end, mark); }
+static int native_credit_was_acknowledged(weir_u32 end, weir_u32 una) { return credit_was_acknowledged(end, una); }
 
 static void native_credit_asks(struct native_credit_segment *s)
 {

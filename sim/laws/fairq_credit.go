@@ -106,7 +106,7 @@ func (s *fairQSwitch) belongs(c *connection, pk *network.Packet) bool {
 
 // isAgain reports whether data comes again after its receiver has acknowledged it.
 func (t *turns) isAgain(from int, pk *network.Packet) bool {
-	return t.known[1-from] && native.CreditIsBehind(pk.Seq()+uint32(pk.Payload()), t.una[1-from])
+	return t.known[1-from] && native.CreditWasAcknowledged(pk.Seq()+uint32(pk.Payload()), t.una[1-from])
 }
 
 // took notes data that leaves by the port, and reports whether it begins a turn. e: the end that sent it.

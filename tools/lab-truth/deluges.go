@@ -16,6 +16,9 @@ type deluge struct {
 	node    string
 	cookies string // net.ipv4.tcp_syncookies there; "": 1
 	forges  bool   // with the addresses of active flows: the count may be off during the flood
+	// answered is true if guests answer each segment with an ACK, so that the active flows lose goodput without Weir, too. The limit
+	// then holds for what drop-tail leaves of it.
+	answered bool
 	// fill makes a segment to `to` (its port is not set yet); if forges, with the addresses of an active flow.
 	fill func(r *rand.Rand, s *forged, to netip.Addr, live []flowEnds)
 }
@@ -55,7 +58,7 @@ func creditDeluges() []deluge {
 	return []deluge{
 		{name: "SYNs, open port, cookies", rate: floodRate, cookies: "2", fill: fromStranger(openPort, syn)},
 		{name: "SYNs through the bottleneck", rate: floodRate, node: "receiver1", cookies: "2", fill: fromStranger(openPort, syn)},
-		{name: "active flows' requests", rate: floodRate, forges: true, fill: func(r *rand.Rand, s *forged, to netip.Addr, live []flowEnds) {
+		{name: "active flows' requests", rate: floodRate, forges: true, answered: true, fill: func(r *rand.Rand, s *forged, to netip.Addr, live []flowEnds) {
 			withData(r, s, to, live)
 			s.payload = make([]byte, 16)
 		}},

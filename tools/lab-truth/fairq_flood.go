@@ -48,14 +48,14 @@ func floodCredits(ctx context.Context) ([]row, error) {
 }
 
 func floodsOf(ctx context.Context, all []deluge, laws ...string) (rows []row, err error) {
-	alone := map[string]float64{}
+	left := map[string]float64{}
 	for _, law := range laws {
 		err := withLab(ctx, "truth-flood", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
 			b, err := newFloodBench(ctx, l, law)
 			if err != nil {
 				return err
 			}
-			b.alone = alone
+			b.left = left
 			if law == "handshake" {
 				got, err := b.paper(ctx)
 				rows = append(rows, got...)
@@ -102,7 +102,7 @@ type floodBench struct {
 	ends      []flowEnds
 	forger    *forger
 	listeners []int
-	alone     map[string]float64 // the share of the goodput that each flood leaves under drop-tail: guests answer forged data, too
+	left      map[string]float64 // the share of the goodput that each flood leaves under drop-tail
 }
 
 // newFloodBench builds them under drop-tail, under FairQ, or under FairQ with count: handshake.

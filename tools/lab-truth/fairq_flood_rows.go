@@ -25,11 +25,12 @@ func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
 		r.note += fmt.Sprintf("; less %.1f %% for the flood's own bytes", 100*took)
 	}
 	if b.fairq == nil {
-		b.alone[d.name] = min(1, r.ours/r.reference)
+		b.left[d.name] = min(1, r.ours/r.reference)
 	} else {
-		if left, ok := b.alone[d.name]; ok {
+		left := b.left[d.name]
+		r.note += fmt.Sprintf("; drop-tail leaves %.3f", left)
+		if d.answered {
 			r.reference *= left
-			r.note += fmt.Sprintf("; drop-tail keeps %.3f", left)
 		}
 		r.limit = 0.05
 		r.note += fmt.Sprintf("; mean queue %.0f KB, without %.0f", mean(queue[1])/1e3, mean(queue[0])/1e3)

@@ -165,7 +165,7 @@ static __always_inline int credit_data(const struct segment *s, struct connectio
 	e = &c->end[side];
 	turn = c->turn;
 	una = c->acks[!side].una;
-	if (unlikely(credit_is_behind(s->seq + s->payload, una))) {
+	if (unlikely(credit_was_acknowledged(s->seq + s->payload, una))) {
 		asked_again(s, gso, turn, e->longest, una);
 		return 0;
 	}

@@ -18,9 +18,9 @@ enum credit_turn {
 // Reports whether data of a side begins a turn: the other side sent last, or nobody.
 WEIR_INLINE int credit_begins(weir_u8 turn, weir_u32 side) { return (turn & CREDIT_TURN_SIDE) != side + 1; }
 
-// Reports whether data is not beyond a mark: the furthest acknowledgement of its receiver. end: the sequence number behind it. It is of a
-// request or an answer that is over, begins no turn and uses no promise.
-WEIR_INLINE int credit_is_behind(weir_u32 end, weir_u32 mark) { return mark - end < CREDIT_STREAM; }
+// Reports whether all of a segment's data was acknowledged before. Such data is of a request or an answer that is over, begins no turn and
+// uses no promise. end: the sequence number behind the data; una: the furthest acknowledgement of its receiver.
+WEIR_INLINE int credit_was_acknowledged(weir_u32 end, weir_u32 una) { return una - end < CREDIT_STREAM; }
 
 // Returns the length of the longest segment of a packet's data. gso_bytes: of each of its segments but the last; 0: it is one.
 WEIR_INLINE weir_u32 credit_segment_of(weir_u32 payload_bytes, weir_u32 gso_bytes)

@@ -26,7 +26,7 @@ const (
 	countReturned     = "credit_returns: requests that came back from the parking"
 	countHeld         = "  of them: held requests"
 	countTurned       = "credit_turn: data, whose turn it is"
-	countAgain        = "credit_is_behind: data, whether it was acknowledged already"
+	countAgain        = "credit_was_acknowledged: data, whether it was acknowledged already"
 	countOpens        = "credit_opens"
 	countAnswered     = "credit_answered"
 	countAdvance      = "credit_advance"
@@ -219,8 +219,8 @@ func (r *replay) asked(p place) error {
 	}
 	switch k.Event {
 	case askedTurn:
-		again := native.CreditIsBehind(k.Sent, k.Una)
-		is(countAgain, "credit_is_behind", k.Again != 0, again)
+		again := native.CreditWasAcknowledged(k.Sent, k.Una)
+		is(countAgain, "credit_was_acknowledged", k.Again != 0, again)
 		kernel, ours := native.CreditTurn{Turn: uint8(k.Answer), Begins: k.Begins != 0, Longest: k.LongestAfter}, native.CreditTurn{Turn: k.Turn, Longest: k.Longest}
 		if !again {
 			ours = native.NextTurn(k.Turn, k.Side, k.Payload, k.Gso, k.Longest)

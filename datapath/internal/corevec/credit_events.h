@@ -84,7 +84,7 @@ WEIR_INLINE int credit_asked(struct credit_event *e)
 		e->result = credit_advance(e->una, e->number);
 		return 0;
 	case CREDIT_EVENT_AGAIN:
-		e->result = credit_is_behind(e->seq, e->una);
+		e->result = credit_was_acknowledged(e->seq, e->una);
 		return 0;
 	case CREDIT_EVENT_FITS:
 		e->result = credit_fits(e->seq, e->sent, e->number, e->others);
