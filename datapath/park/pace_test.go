@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"weir/datapath/internal/parktest"
 	"weir/datapath/park"
@@ -21,6 +22,7 @@ func TestPark_PacesByCost(t *testing.T) {
 		burst   = 1600 // bytes that may leave at once; a packet needs only the first byte of its tokens
 	)
 	y := newYard(t, testnet.PathOptions{NoIPv6: true}, park.Options{}, bps)
+	y.schedule(t, func(c []uint64) { c[byteNs] = 0 }) // none: a class that is late would catch up
 	y.rule(t, parktest.ParkRule{Enabled: 1, All: 1, Cost: cost})
 	tx, rx := testnet.NewRaw(t, y.Uplink), testnet.NewRaw(t, y.Rx)
 	for n := range uint32(packets) {
@@ -83,5 +85,79 @@ func TestPark_ClassesAreApart(t *testing.T) {
 	}
 	if s := stats(t, y.park); s.BacklogPackets != 4 || s.BacklogBytes != 4*16000 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// monotonic returns the time of bpf_ktime_get_ns.
+func monotonic(tb testing.TB) uint64 {
+	tb.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		tb.Fatal(err)
+	}
+	return uint64(now.Nano())
+}
+
+// Words of struct park_port.
+const (
+	byteNs    = 1 // byte_ns_q20
+	freeNs    = 2
+	lateBytes = 5
+)
+
+// schedule changes the schedule of the class. The words are those of struct park_port.
+func (y *yard) schedule(tb testing.TB, change func(words []uint64)) []uint64 {
+	tb.Helper()
+	m := y.park.Maps()["park_ports"]
+	words := make([]uint64, m.ValueSize()/8)
+	if err := m.Lookup(uint32(classID), words); err != nil {
+		tb.Fatal(err)
+	}
+	change(words)
+	if err := m.Put(uint32(classID), words); err != nil {
+		tb.Fatal(err)
+	}
+	return words
+}
+
+// A class that is late catches up: padding is cut, by an eighth of a packet at most, and no more than it is late. One that is early gets
+// more. A packet that is not padded keeps its length.
+func TestPark_CatchesUp(t *testing.T) {
+	const cost, headers = 1440, 34
+	y := newYard(t, testnet.PathOptions{NoIPv6: true}, park.Options{}, 10e6)
+	tx, rx := testnet.NewRaw(t, y.Uplink), testnet.NewRaw(t, y.Rx)
+	sent, n := uint64(0), uint32(0)
+	for _, c := range []struct {
+		name            string
+		late            int64
+		packets, length int
+		change          int64
+	}{
+		{"on time", 0, 5, 60, 0},
+		{"late by 1000 bytes", 1000, 7, 60, -1000},
+		{"late by more than the packets can lose", 10_000, 7, 60, -7 * cost / 8},
+		{"early", -1000, 7, 60, 1000},
+		{"late, with packets that lack 100 bytes", 1000, 3, cost - 100, -300},
+		{"late, with packets that are as long as their cost", 1000, 3, cost, 0},
+	} {
+		// Free in a minute: packets should wait, and what a probe measures is too far off to count.
+		y.schedule(t, func(w []uint64) { w[freeNs], w[lateBytes] = monotonic(t)+60e9, uint64(c.late) })
+		y.rule(t, parktest.ParkRule{Enabled: 1, All: 1, Cost: cost})
+		for range c.packets {
+			tx.Send(t, frameOf(false, nil, n, c.length-headers, 0))
+			n++
+		}
+		for range c.packets {
+			rx.Receive(t, isOurs)
+		}
+		bytes, _ := y.class(t, classID)
+		if got := int64(bytes-sent) - int64(c.packets)*cost; got != c.change {
+			t.Errorf("%s: the class sent %+d bytes, want %+d", c.name, got, c.change)
+		}
+		sent = bytes
+		want := c.late + c.change
+		if left := int64(y.schedule(t, func([]uint64) {})[lateBytes]); left != want {
+			t.Errorf("%s: %d bytes are left, want %d", c.name, left, want)
+		}
 	}
 }

@@ -45,8 +45,7 @@ type Options struct {
 	// packet counts for the bytes that it stands for. At most 64 MiB and 65536 packets; 0: 4 MiB and 8192 packets.
 	LimitBytes, LimitPackets uint32
 	// Burst is what a class may send at once after it was idle, in time at its rate. It also is the delay of the kernel's
-	// timer that does not reduce the rate: a law that fills a class at its rate has a longer queue for ever after each longer delay. At
-	// most 10 ms; 0: 1 ms.
+	// timer that does not reduce the rate. After a longer delay padding is cut until the class has caught up. At most 10 ms; 0: 1 ms.
 	Burst time.Duration
 }
 
@@ -166,6 +165,9 @@ func (p *Park) create() error {
 		if err == nil {
 			err = p.setClass(id, c)
 		}
+		if err == nil {
+			err = p.beginSchedule(id)
+		}
 	}
 	if err == nil {
 		err = p.start()
@@ -227,8 +229,9 @@ func (p *Park) setPort(id uint32, ifindex int, c class) error {
 	if entry.Ifindex != uint32(ifindex) {
 		entry.Generation = (entry.Generation + 1) % generations
 	}
-	entry.Ifindex, entry.Open = uint32(ifindex), 1
-	return p.putPort(id, entry)
+	entry.Ifindex = uint32(ifindex)
+	entry.Open, entry.ByteNsQ20 = 1, uint64(8e9*(1<<20)/float64(c.bps))
+	return p.putPort(id, begun(entry))
 }
 
 // RemovePort stops parking for the port with this id and in its class. Packets that wait in the class leave as soon as the

@@ -3,10 +3,12 @@ package park
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/testroot"
 )
@@ -22,10 +24,10 @@ func context(mark uint32) []byte {
 
 // markOf returns the mark of a parked packet.
 func markOf(magic, padded, priority, generation, trailer, port uint32) uint32 {
-	return magic<<25 | padded<<24 | priority<<20 | generation<<14 | trailer<<10 | port
+	return magic<<26 | padded<<24 | priority<<20 | generation<<14 | trailer<<10 | port
 }
 
-const magic = 0x56
+const magic = 0x2b
 
 // packet builds a frame of 1514 bytes with an IP packet of as many bytes as claims.
 func packet(ipv6 bool, claims uint16) []byte {
@@ -76,7 +78,7 @@ func TestReturn_Table(t *testing.T) {
 		{ipv4, 1, foreign},
 		{ipv4, 0xffffffff, foreign},
 		{ipv4, markOf(magic^1, 0, 0, 0, 0, 0), foreign},
-		{ipv4, markOf(magic^64, 0, 0, 0, 0, 0), foreign},
+		{ipv4, markOf(magic^32, 0, 0, 0, 0, 0), foreign},
 		{ipv4, markOf(magic, 0, 0, 0, 0, 0), sent},
 		{ipv4, markOf(magic, 0, 15, 0, 15, 0), sent}, // not padded: the trailer means nothing
 		{ipv4, markOf(magic, 0, 0, 63, 0, 1023), sent},
@@ -132,6 +134,72 @@ func TestReturn_Table(t *testing.T) {
 		mark, priority := binary.NativeEndian.Uint32(after[8:]), binary.NativeEndian.Uint32(after[32:])
 		if mark != 0 || priority != c.mark>>20&15 {
 			t.Errorf("%s: mark %#x, priority %d", name, mark, priority)
+		}
+	}
+}
+
+// A probe says how late its class is: less than a millisecond does not count, and of two in a row the lesser counts.
+func TestReturn_Probe(t *testing.T) {
+	testroot.Need(t, "loads kernel programs")
+	var objects parkObjects
+	if err := loadParkObjects(&objects, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer objects.Close()
+	now := func() uint64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return uint64(ts.Nano())
+	}
+	const (
+		out, class = 3, 5
+		byteNs     = 800 // 10 Mbit/s
+		ms         = int64(1e6)
+		probe      = 1 << 25
+		measured   = int64(1) << 62
+	)
+	for _, c := range []struct {
+		name         string
+		mark         uint32
+		before, late int64 // ns; late: what it measures, at least
+		bytes, after int64 // after: late_ns; measured: what it measured
+		taken        bool  // the probe is no longer under way
+	}{
+		{"the first that is late", probe, 0, 25 * ms, 0, measured, true},
+		{"the second", probe, 20 * ms, 25 * ms, 19 * ms / byteNs, 0, true},
+		{"the second, a little late", probe, ms, 25 * ms, 0, measured, true},
+		{"early twice", probe, -20 * ms, -900 * ms, -19 * ms / byteNs, 0, true},
+		{"late after early", probe, -20 * ms, 25 * ms, 0, measured, true},
+		{"lost, and found", probe, 20 * ms, 5000 * ms, 0, 20 * ms, true},
+		{"no probe", 0, 20 * ms, 25 * ms, 0, 20 * ms, false},
+	} {
+		due := now() - uint64(c.late)
+		for id, entry := range map[uint32]parkParkPort{
+			out:   {Ifindex: 7, Open: 1, DueNs: due, Probe: class},
+			class: {Ifindex: 8, Open: 1, ByteNsQ20: byteNs << 20, ProbesNs: due, LateNs: c.before},
+		} {
+			if err := objects.ParkPorts.Put(id, &entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if verdict, err := objects.WeirParkReturn.Run(&ebpf.RunOptions{Data: packet(false, 60), Context: context(markOf(magic, 0, 0, 0, 0, out) | c.mark)}); err != nil || verdict != redirect {
+			t.Fatalf("%s: verdict %d, %v", c.name, verdict, err)
+		}
+		var port, of parkParkPort
+		if err := errors.Join(objects.ParkPorts.Lookup(uint32(out), &port), objects.ParkPorts.Lookup(uint32(class), &of)); err != nil {
+			t.Fatal(err)
+		}
+		after := of.LateNs
+		if after >= c.late && c.after == measured {
+			after = measured
+		}
+		if of.LateBytes != c.bytes || after != c.after {
+			t.Errorf("%s: %d bytes late, measured %d ns; want %d and %d", c.name, of.LateBytes, of.LateNs, c.bytes, c.after)
+		}
+		if (port.DueNs == 0 && of.ProbesNs == 0) != c.taken {
+			t.Errorf("%s: the probe is under way: %d, %d", c.name, port.DueNs, of.ProbesNs)
 		}
 	}
 }

@@ -11,14 +11,20 @@
 //
 // A parked packet has all that its way back needs in skb->mark:
 //
-//   31     25   24     23        20  19        14  13       10  9            0
-//   | magic | padded | priority    | generation  | trailer    | port's id    |
+//   31     26   25     24     23        20  19        14  13       10  9            0
+//   | magic | probe | padded | priority    | generation  | trailer    | port's id    |
 //
+//   probe       measures how late its class is
 //   padded      trim the packet to the end of its IP packet, plus the trailer
 //   generation  of the port's id: packets for an earlier device with the same id must not leave by its successor
 //   trailer     bytes behind the IP packet that the packet had before it was padded: a minimal Ethernet frame has some
 //
 // A packet whose mark is in use, or whose priority does not fit, is not parked.
+//
+// HTB loses rate with each timer that is later than its burst, and a law that fills a class at its rate would have a longer queue for ever.
+// So each class has a schedule: when its packets leave at its rate. One packet at a time is a probe: it measures how much later it
+// comes back. Padding is then cut, by an eighth of a packet at most, until the class has caught up. A class that is early gets more
+// padding. Only the class itself has a schedule, not its queues (PARK_HELD and so on).
 #ifndef WEIR_BPF_PARK_H
 #define WEIR_BPF_PARK_H
 
@@ -27,12 +33,17 @@
 #include "frame.h"
 
 #define PARK_PORTS 1024
-#define PARK_MAGIC 0x56u
+#define PARK_MAGIC 0x2bu
+#define PARK_MAGIC_SHIFT 26
+#define PARK_PROBE (1u << 25)
 #define PARK_PADDED (1u << 24)
 #define PARK_PRIORITY_MAX 15
 #define PARK_GENERATIONS 64
 #define PARK_TRAILER_MAX 15
 #define PARK_LENGTH_MAX 16000    // bytes: bpf_skb_change_tail makes packets no longer than about 16 KB
+#define PARK_LATE_NS 1000000ll   // a class that is later, or earlier, catches up
+#define PARK_LOST_NS 1000000000ll // a probe that is later was lost
+#define PARK_CATCH_UP 8          // the padding of a packet changes by 1 / this of its length at most
 #define PARK_HANDLE 0x50580000u  // of HTB at the parking device; the class of id n is PARK_HANDLE + n + 1
 #define PARK_HELD 0x2000u        // added to a class's id: its queue of held requests, which looks at one of them after another
 #define PARK_FIRST 0x3000u       // added to a class's id: for a held request that must stay one: it stays the first of them
@@ -54,10 +65,21 @@ struct park_state {
 	__u32 limit_packets;
 };
 
+// A port, and the class with its id.
 struct park_port {
 	__u32 ifindex;    // 0: never set. A closed port keeps it, for packets that wait
 	__u16 generation; // 0 .. PARK_GENERATIONS - 1
 	__u16 open;       // 1: packets may be parked for this port and in its class
+	// The schedule of the class. The programs write all but the first of these.
+	__u64 byte_ns_q20; // time of a byte at the class's rate, ns * 2^20; 0: it has no schedule
+	__u64 free_ns;     // when all that waits has left
+	__u64 probes_ns;   // when its probe should leave; 0: none is under way
+	__s64 late_ns;     // what the latest probe measured; less than 0: it was early
+	__s64 late_bytes;  // that padding is still to be cut by; less than 0: added to
+	// The probe that leaves by this port. The programs write it.
+	__u64 due_ns;      // when it should leave; 0: none
+	__u32 probe;       // id of its class
+	__u32 zero;
 };
 
 // Reasons not to park a packet.
@@ -201,6 +223,85 @@ static __always_inline __u32 park_pad(struct __sk_buff *ctx, __u32 length)
 	return PARK_PADDED | trailer << 10;
 }
 
+// Takes the place of a packet in a class's schedule. Returns when the packet should leave.
+static __always_inline __u64 park_schedule(struct park_port *class, __u32 bytes, __u64 now)
+{
+	__u64 takes = bytes * class->byte_ns_q20 >> 20, from = __sync_fetch_and_add(&class->free_ns, takes);
+
+	if ((__s64)(from - now) >= 0)
+		return from;
+	__sync_val_compare_and_swap(&class->free_ns, from + takes, now + takes); // else another CPU did
+	class->late_bytes = 0; // nothing should wait
+	return now;
+}
+
+// Returns the length to which a packet is padded, `length` or near it, so that its class catches up. least: its own length.
+static __always_inline __u32 park_catch_up(struct park_port *class, __u32 length, __u32 least)
+{
+	__s64 change = class->late_bytes, most = length / PARK_CATCH_UP, changed;
+
+	if (!change)
+		return length;
+	if (change > most)
+		change = most;
+	if (change < -most)
+		change = -most;
+	changed = (__s64)length - change;
+	if (changed < least)
+		changed = least;
+	if (changed > PARK_LENGTH_MAX)
+		changed = PARK_LENGTH_MAX;
+	__sync_fetch_and_add(&class->late_bytes, changed - (__s64)length);
+	return (__u32)changed;
+}
+
+static __always_inline int park_under_way(__u64 due_ns, __u64 now) { return due_ns && (__s64)(now - due_ns) < PARK_LOST_NS; }
+
+// Makes a packet the probe of its class, unless one is under way or the class catches up. Returns the bit of the mark.
+static __always_inline __u32 park_probes(struct park_port *port, struct park_port *class, __u32 id, __u64 due_ns, __u64 now)
+{
+	if (class->late_bytes || park_under_way(class->probes_ns, now) || park_under_way(port->due_ns, now))
+		return 0;
+	class->probes_ns = due_ns;
+	port->due_ns = due_ns;
+	port->probe = id;
+	return PARK_PROBE;
+}
+
+// Returns how late a class is: the lesser of what its probe and the one before it measured, because a processor that was late once is no
+// lack of rate. 0 if that is near 0.
+static __always_inline __s64 park_late(__s64 late_ns, __s64 before_ns)
+{
+	if ((late_ns ^ before_ns) < 0)
+		return 0;
+	if (late_ns >= 0) {
+		late_ns = late_ns < before_ns ? late_ns : before_ns;
+		return late_ns > PARK_LATE_NS ? late_ns - PARK_LATE_NS : 0;
+	}
+	late_ns = late_ns > before_ns ? late_ns : before_ns;
+	return late_ns < -PARK_LATE_NS ? late_ns + PARK_LATE_NS : 0;
+}
+
+// Event: the probe that leaves by a port comes back.
+static __always_inline void park_probed(struct park_port *port)
+{
+	__u32 id = port->probe;
+	struct park_port *class = bpf_map_lookup_elem(&park_ports, &id);
+	__s64 measured = (__s64)(bpf_ktime_get_ns() - port->due_ns), late;
+	__u64 bytes;
+
+	port->due_ns = 0;
+	if (!class || !class->byte_ns_q20)
+		return;
+	class->probes_ns = 0;
+	if (measured >= PARK_LOST_NS || measured <= -PARK_LOST_NS)
+		return;
+	late = park_late(measured, class->late_ns);
+	class->late_ns = late ? 0 : measured; // the next ones have caught up
+	bytes = ((__u64)(late < 0 ? -late : late) << 20) / class->byte_ns_q20;
+	class->late_bytes = late < 0 ? -(__s64)bytes : (__s64)bytes;
+}
+
 // Parks a packet that leaves by the port `out`, in the class of the port `class`. It counts for `cost` bytes there.
 // Returns PARK_REDIRECT, which the program must then return; or PARK_PASS: the packet is unchanged and not parked.
 // With PARK_HELD or PARK_FIRST added to `class`, it waits in the class's queue of held requests instead; with PARK_KEPT or
@@ -214,7 +315,8 @@ __noinline int park_send(struct __sk_buff *ctx, __u32 out, __u32 class, __u32 co
 	struct park_counts *counts = park_counts_of();
 	struct park_port *port, *paced;
 	enum park_reason reason;
-	__u64 packets = packets_of(ctx);
+	__u64 packets = packets_of(ctx), now;
+	int scheduled;
 	// As HTB would count it now. volatile: else clang reads it or len through one modified pointer, which is refused.
 	__u32 charged = *(volatile __u32 *)&ctx->wire_len;
 	__u32 mark, length, id = class & ~PARK_QUEUES;
@@ -237,13 +339,18 @@ __noinline int park_send(struct __sk_buff *ctx, __u32 out, __u32 class, __u32 co
 		counts->passed[reason < PARK_REASONS ? reason : PARK_NO_PORT] += packets;
 		return PARK_PASS;
 	}
-	mark = PARK_MAGIC << 25 | ctx->priority << 20 | (port->generation & (PARK_GENERATIONS - 1)) << 14 | out;
+	mark = PARK_MAGIC << PARK_MAGIC_SHIFT | ctx->priority << 20 | (port->generation & (PARK_GENERATIONS - 1)) << 14 | out;
 	length = cost < PARK_LENGTH_MAX ? cost : PARK_LENGTH_MAX;
+	scheduled = class == id && paced->byte_ns_q20;
 	if (!ctx->gso_size && length > ctx->len)
-		mark |= park_pad(ctx, length);
+		mark |= park_pad(ctx, scheduled ? park_catch_up(paced, length, ctx->len) : length);
 	if (mark & PARK_PADDED)
 		charged = length;
 	*debt = cost - charged;
+	if (scheduled) {
+		now = bpf_ktime_get_ns();
+		mark |= park_probes(port, paced, id, park_schedule(paced, charged, now), now);
+	}
 	ctx->mark = mark;
 	ctx->priority = PARK_HANDLE + class + 1;
 	counts->parked += packets;

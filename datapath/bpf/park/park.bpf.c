@@ -28,7 +28,7 @@ int weir_park_return(struct __sk_buff *ctx)
 
 	if (!counts || !port)
 		return TCX_DROP;
-	if (mark >> 25 != PARK_MAGIC) {
+	if (mark >> PARK_MAGIC_SHIFT != PARK_MAGIC) {
 		counts->foreign += packets;
 		return TCX_DROP;
 	}
@@ -37,6 +37,8 @@ int weir_park_return(struct __sk_buff *ctx)
 		return TCX_DROP;
 	}
 	counts->returned += packets;
+	if (mark & PARK_PROBE && port->due_ns)
+		park_probed(port);
 	ctx->mark = 0;
 	ctx->priority = mark >> 20 & PARK_PRIORITY_MAX;
 	if (mark & PARK_PADDED && !trim(ctx, mark >> 10 & PARK_TRAILER_MAX))

@@ -447,6 +447,14 @@ type lawtraceParkPort struct {
 	Ifindex    uint32
 	Generation uint16
 	Open       uint16
+	ByteNsQ20  uint64
+	FreeNs     uint64
+	ProbesNs   uint64
+	LateNs     int64
+	LateBytes  int64
+	DueNs      uint64
+	Probe      uint32
+	Zero       uint32
 }
 
 type lawtraceParkState struct {
