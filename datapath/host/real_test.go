@@ -88,7 +88,8 @@ func pairLimited(t *testing.T, offload, ipv6 bool) {
 	}
 	s := statsOf(t, h, 1)
 	t.Logf("%d in flight at most, released after %v, longest stall %v, %+v", most, took, gap, s)
-	if s.Limited == 0 || s.Unknown+s.Unwritable+s.Signed != 0 || s.Learnt != 2 || s.SpoofedIP+s.SpoofedMAC+s.Control+s.Malformed != 0 {
+	// On a busy machine a SYN-ACK may be sent again, and counts again.
+	if s.Limited == 0 || s.Unknown+s.Unwritable+s.Signed != 0 || s.Learnt < 2 || s.SpoofedIP+s.SpoofedMAC+s.Control+s.Malformed != 0 {
 		t.Errorf("counted %+v", s)
 	}
 }

@@ -149,16 +149,6 @@ type sedPort struct {
 	nextAnswer event.Time
 }
 
-// dataKey is a flow: the direction of its data.
-type dataKey struct {
-	src, dst         network.NodeID
-	srcPort, dstPort uint16
-}
-
-func keyOfData(pk *network.Packet) dataKey {
-	return dataKey{pk.Src(), pk.Dst(), pk.SrcPort(), pk.DstPort()}
-}
-
 func (k dataKey) reverse() dataKey { return dataKey{k.dst, k.src, k.dstPort, k.srcPort} }
 
 func (k dataKey) flow() law.Flow {
