@@ -161,3 +161,14 @@ func TestPark_CatchesUp(t *testing.T) {
 		}
 	}
 }
+
+// A process that takes a parking over sets its ports again, while packets wait. Their schedule goes on: with a new one they would be late.
+func TestPark_SetAgainKeepsTheSchedule(t *testing.T) {
+	y := newYard(t, testnet.PathOptions{NoIPv6: true}, park.Options{}, 10e6)
+	free := monotonic(t) + 60e9
+	y.schedule(t, func(w []uint64) { w[freeNs] = free })
+	y.setPort(t, classID, y.In.Ifindex, 20e6)
+	if w := y.schedule(t, func([]uint64) {}); w[freeNs] != free || w[byteNs] != 400<<20 {
+		t.Errorf("free at %d, want %d; a byte takes %d", w[freeNs], free, w[byteNs])
+	}
+}

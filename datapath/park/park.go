@@ -166,7 +166,7 @@ func (p *Park) create() error {
 			err = p.setClass(id, c)
 		}
 		if err == nil {
-			err = p.beginSchedule(id)
+			err = p.beginSchedule(id) // packets were lost with a removed device
 		}
 	}
 	if err == nil {
@@ -231,7 +231,7 @@ func (p *Park) setPort(id uint32, ifindex int, c class) error {
 	}
 	entry.Ifindex = uint32(ifindex)
 	entry.Open, entry.ByteNsQ20 = 1, uint64(8e9*(1<<20)/float64(c.bps))
-	return p.putPort(id, begun(entry))
+	return p.putPort(id, entry) // with its schedule: packets may wait
 }
 
 // RemovePort stops parking for the port with this id and in its class. Packets that wait in the class leave as soon as the

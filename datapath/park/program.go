@@ -227,16 +227,11 @@ func (p *Park) putPort(id uint32, entry parkParkPort) error {
 	return nil
 }
 
-// begun returns the entry of a port whose schedule begins anew.
-func begun(entry parkParkPort) parkParkPort {
-	return parkParkPort{Ifindex: entry.Ifindex, Generation: entry.Generation, Open: entry.Open, ByteNsQ20: entry.ByteNsQ20}
-}
-
-// beginSchedule forgets what a class's schedule says of packets that were lost with a removed device.
+// beginSchedule begins the schedule of a class anew: nothing waits in it.
 func (p *Park) beginSchedule(id uint32) error {
 	entry, err := p.port(id)
 	if err != nil {
 		return err
 	}
-	return p.putPort(id, begun(entry))
+	return p.putPort(id, parkParkPort{Ifindex: entry.Ifindex, Generation: entry.Generation, Open: entry.Open, ByteNsQ20: entry.ByteNsQ20})
 }
