@@ -138,7 +138,7 @@ func TestReturn_Table(t *testing.T) {
 	}
 }
 
-// A probe says how late its class is: less than a millisecond does not count, and of two in a row the lesser counts.
+// A probe says how late its class is: 0.1 ms does not count, nor being 1 ms early, and of two in a row the lesser counts.
 func TestReturn_Probe(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
 	var objects parkObjects
@@ -168,9 +168,10 @@ func TestReturn_Probe(t *testing.T) {
 		taken        bool  // the probe is no longer under way
 	}{
 		{"the first that is late", probe, 0, 25 * ms, 0, measured, true},
-		{"the second", probe, 20 * ms, 25 * ms, 19 * ms / byteNs, 0, true},
-		{"the second, a little late", probe, ms, 25 * ms, 0, measured, true},
+		{"the second", probe, 20 * ms, 25 * ms, (20*ms - ms/10) / byteNs, 0, true},
+		{"the second, a little late", probe, ms / 20, 25 * ms, 0, measured, true},
 		{"early twice", probe, -20 * ms, -900 * ms, -19 * ms / byteNs, 0, true},
+		{"a little early twice", probe, -ms, -900 * ms, 0, measured, true},
 		{"late after early", probe, -20 * ms, 25 * ms, 0, measured, true},
 		{"lost, and found", probe, 20 * ms, 5000 * ms, 0, 20 * ms, true},
 		{"no probe", 0, 20 * ms, 25 * ms, 0, 20 * ms, false},

@@ -41,7 +41,8 @@
 #define PARK_GENERATIONS 64
 #define PARK_TRAILER_MAX 15
 #define PARK_LENGTH_MAX 16000    // bytes: bpf_skb_change_tail makes packets no longer than about 16 KB
-#define PARK_LATE_NS 1000000ll   // a class that is later, or earlier, catches up
+#define PARK_LATE_NS 100000ll    // a class that is later catches up: laws let a flow's next packet pass when the one before should have left
+#define PARK_EARLY_NS 1000000ll  // a class that is earlier waits: HTB lets it send a burst
 #define PARK_LOST_NS 1000000000ll // a probe that is later was lost
 #define PARK_CATCH_UP 8          // the padding of a packet changes by 1 / this of its length at most
 #define PARK_HANDLE 0x50580000u  // of HTB at the parking device; the class of id n is PARK_HANDLE + n + 1
@@ -279,7 +280,7 @@ static __always_inline __s64 park_late(__s64 late_ns, __s64 before_ns)
 		return late_ns > PARK_LATE_NS ? late_ns - PARK_LATE_NS : 0;
 	}
 	late_ns = late_ns > before_ns ? late_ns : before_ns;
-	return late_ns < -PARK_LATE_NS ? late_ns + PARK_LATE_NS : 0;
+	return late_ns < -PARK_EARLY_NS ? late_ns + PARK_EARLY_NS : 0;
 }
 
 // Event: the probe that leaves by a port comes back.
