@@ -87,11 +87,16 @@ func TestRun_SeveralAtOnce(t *testing.T) {
 			c.Log = logBegun(begun)
 			all.Go(func() { refused <- m.run(ctx, c) })
 		}
-		<-begun
-		for range many - 1 {
-			var busy *attach.Busy
-			if err := <-refused; !errors.As(err, &busy) {
-				t.Errorf("round %d: a second process: %v", round, err)
+		running, others := false, 0
+		for !running || others < many-1 {
+			select {
+			case <-begun:
+				running = true
+			case err := <-refused:
+				if others++; !errors.As(err, new(*attach.Busy)) || others == many {
+					cancel()
+					t.Fatalf("round %d: process %d: %v", round, others, err)
+				}
 			}
 		}
 		var recorded, shaped int
