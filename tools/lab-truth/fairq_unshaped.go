@@ -28,6 +28,7 @@ const (
 	sliceSpan   = 200 * time.Millisecond
 
 	unshapedBuffer = 8 << 20 // bytes of the port's queue; the target is half of it
+	unshapedRate   = 400e9   // bit/s: more than the processors forward
 	iperfPort      = 5201
 )
 
@@ -68,17 +69,32 @@ func subjects(least float64) []subject {
 	for _, tick := range unshapedTicks {
 		all = append(all, subject{fmt.Sprintf("FairQ, T = %v", tick), least,
 			func(l *lab.Lab, p path, flows int) (attachment, error) {
-				f, err := governPath(l, p, tick)
+				f, err := governPath(l, p, fairq.Config{}, tick)
 				return &governed{f, p, flows}, err
 			}})
 	}
 	return all
 }
 
+// creditSubjects are FairQ with credits, at a rate that the flows do not reach: no port paces. For information.
+func creditSubjects(float64) []subject {
+	return []subject{{name: "FairQ with credits", attach: func(l *lab.Lab, p path, flows int) (attachment, error) {
+		f, err := governPath(l, p, fairq.Config{Credit: fairq.CreditPaces}, fairqTick)
+		return &governed{f, p, flows}, err
+	}}}
+}
+
 // unshaped compares the throughput of iperf3 with FairQ and without, on a path that only the processors limit. The
 // ports have a queue (bfifo) in both cases, because FairQ needs one. An empty program in FairQ's place shows how much
 // of the difference is the cost of calling a program at all.
-func unshaped(ctx context.Context) (rows []row, err error) {
+func unshaped(ctx context.Context) (rows []row, err error) { return unshapedOf(ctx, subjects) }
+
+// unshapedCredits does the same with credits.
+func unshapedCredits(ctx context.Context) (rows []row, err error) {
+	return unshapedOf(ctx, creditSubjects)
+}
+
+func unshapedOf(ctx context.Context, subjects func(least float64) []subject) (rows []row, err error) {
 	for _, offloads := range []bool{true, false} {
 		least := unshapedLeast
 		if !offloads {
@@ -155,12 +171,16 @@ func takeTurns(ctx context.Context, l *lab.Lab, flows int, s subject, on int) (m
 }
 
 // governPath attaches FairQ to the ports of one path.
-func governPath(l *lab.Lab, p path, tick time.Duration) (*running, error) {
-	return startFairQ(l, fairq.Config{}, func(port *lab.Port) (fairq.Law, bool) {
+func governPath(l *lab.Lab, p path, c fairq.Config, tick time.Duration) (*running, error) {
+	return startFairQ(l, c, func(port *lab.Port) (fairq.Law, bool) {
 		// No largest window: the cost of the program is measured.
-		return fairq.Law{
+		law := fairq.Law{
 			TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: tick, Period: fairqTick * fairqSamples,
-		}, p.has(port)
+		}
+		if c.Credit != fairq.CreditOff {
+			law.RateBps, law.PipeBytes = unshapedRate, unshapedBuffer
+		}
+		return law, p.has(port)
 	})
 }
 

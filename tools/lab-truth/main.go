@@ -79,6 +79,7 @@ func checks() []check {
 		{"pool", pool},
 		{"timer", timer},
 		{"unshaped", unshaped},
+		{"unshaped-credits", unshapedCredits},
 		{"switch", switchCost},
 	}
 }
