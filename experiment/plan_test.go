@@ -97,6 +97,16 @@ func TestAxesThatASchemeDoesNotUse(t *testing.T) {
 	}
 }
 
+// An axis with one value is an axis of every run. So a claim about another value is undecided, and not decided by these runs.
+func TestAxisWithOneValue(t *testing.T) {
+	p := planned(t, planBase, Options{Worlds: []string{"sim"}, Schemes: []string{"droptail", "ecn"}, Sweep: []string{"schemes.ecn.params.threshold=20KB", "guests.cc=reno"}, AssumeAll: true})
+	for _, r := range p.Runs {
+		if got := fmt.Sprint(r.Point); got != "map[cc:reno threshold:20KB]" {
+			t.Errorf("%s: %v, want both axes", r.Scheme, got)
+		}
+	}
+}
+
 // Precedence: traffic item, scheme, vary, guests, then the defaults.
 func TestPrecedenceOfGuests(t *testing.T) {
 	p := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true})

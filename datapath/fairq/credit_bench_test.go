@@ -133,6 +133,7 @@ func creditRows() []creditRow {
 	return []creditRow{
 		{"other traffic", benchUDP(), 0, nil, anyPath, nil},
 		{"data", data, 0, nil, anyPath, nil},
+		{"data to an end that keeps its promise", data, 0, func(c *fairqtest.FairQConnection) { c.End[0].Promise = 14600 }, anyPath, nil},
 		{"ACK of a known flow that is small enough", answer, 1 << 20, nil, anyPath, nil},
 		{"ACK rewritten, releases nothing", answer, 4000, nil, anyPath, nil},
 		{"ACK rewritten, releases a segment", answer, 4000, releases, charged, parked},

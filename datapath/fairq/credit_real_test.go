@@ -231,6 +231,40 @@ func TestFairQCredits_LeaseExpires(t *testing.T) {
 	}
 }
 
+// A server that never answers keeps its promise while the client sends on. When heartbeats stop, the client's next data takes the
+// promise back.
+func TestFairQCredits_LeaseExpiresForAServerThatNeverAnswers(t *testing.T) {
+	b := newCreditBed(t, 0, fairq.Config{Lease: 2 * fairq.HeartbeatInterval})
+	if err := b.f.Heartbeat(); err != nil {
+		t.Fatal(err)
+	}
+	b.conns = []*testnet.Pair{b.Dial(t, b.Listen(t, testnet.ReceiverIPv4), testnet.WindowScale(4))}
+	sends := func() (mayAnswer uint32) {
+		sent := testnet.ReadTCPInfo(t, b.conns[0].Client).Segs_out
+		if _, err := b.conns[0].Client.Write([]byte("q")); err != nil {
+			t.Fatal(err)
+		}
+		testnet.Until(t, "the server has acknowledged the data", func() bool {
+			i := testnet.ReadTCPInfo(t, b.conns[0].Client)
+			return i.Segs_out > sent && i.Unacked == 0
+		})
+		return testnet.ReadTCPInfo(t, b.conns[0].Server).Snd_wnd
+	}
+	promised, mss := sends(), testnet.ReadTCPInfo(t, b.conns[0].Server).Snd_mss
+	if promised > 10*mss {
+		t.Fatalf("the server may send %d bytes, with segments of %d: want a promise", promised, mss)
+	}
+	if again := sends(); again != promised {
+		t.Errorf("the server may send %d bytes after its client's second packet, %d before", again, promised)
+	}
+	testnet.Until(t, "the lease has expired", func() bool {
+		_, in := statsOfBoth(t, b.f)
+		return !in.Enforced
+	})
+	// The coarse clock may be a tick behind, so one more packet may still carry the promise.
+	testnet.Until(t, "the promise is taken back", func() bool { return sends() > promised })
+}
+
 // deleteParking deletes the switch's parking device.
 func (b *creditBed) deleteParking(t *testing.T) {
 	t.Helper()

@@ -76,12 +76,18 @@ func subjects(least float64) []subject {
 	return all
 }
 
-// creditSubjects are FairQ with credits, at a rate that the flows do not reach: no port paces. For information.
-func creditSubjects(float64) []subject {
-	return []subject{{name: "FairQ with credits", attach: func(l *lab.Lab, p path, flows int) (attachment, error) {
-		f, err := governPath(l, p, fairq.Config{Credit: fairq.CreditPaces}, fairqTick)
-		return &governed{f, p, flows}, err
-	}}}
+// creditSubjects are FairQ without and with credits, at a rate that the flows do not reach: no port paces. For information.
+func creditSubjects(float64) (all []subject) {
+	for _, c := range []struct {
+		name   string
+		config fairq.Config
+	}{{"FairQ", fairq.Config{}}, {"FairQ with credits", fairq.Config{Credit: fairq.CreditPaces}}} {
+		all = append(all, subject{name: c.name, attach: func(l *lab.Lab, p path, flows int) (attachment, error) {
+			f, err := governPath(l, p, c.config, fairqTick)
+			return &governed{f, p, flows}, err
+		}})
+	}
+	return all
 }
 
 // unshaped compares the throughput of iperf3 with FairQ and without, on a path that only the processors limit. The
@@ -89,7 +95,7 @@ func creditSubjects(float64) []subject {
 // of the difference is the cost of calling a program at all.
 func unshaped(ctx context.Context) (rows []row, err error) { return unshapedOf(ctx, subjects) }
 
-// unshapedCredits does the same with credits.
+// unshapedCredits does the same without credits and with them.
 func unshapedCredits(ctx context.Context) (rows []row, err error) {
 	return unshapedOf(ctx, creditSubjects)
 }

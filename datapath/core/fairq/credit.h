@@ -152,7 +152,8 @@ WEIR_INLINE int credit_counts_other(const struct credit_state *state, weir_u32 p
 	return pacing || (long long)(state->clock_ns - now_ns) > 0;
 }
 
-// Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, or without data. Beyond twice the longest wait nothing is charged: the port drops what is more than its rate.
+// Event: a frame that no credit released leaves by the port: of another protocol, of an unmanaged flow, or without data. Beyond twice the
+// longest wait nothing is charged: the port drops what is more than its rate.
 WEIR_INLINE void credit_other(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns,
 			      weir_u32 frame_bytes)
 {
@@ -177,7 +178,8 @@ WEIR_INLINE weir_u8 credit_life(const struct credit_config *config, long long le
 }
 
 // Event: an end that had a promise sends its first data, of this many bytes, or closes without data (0). life: of the promise.
-// released: what the end remembers of its request. Short answers make later promises cheaper. A late answer is charged. An end that closes long after it was asked changes nothing.
+// released: what the end remembers of its request. Short answers make later promises cheaper. A late answer is charged. An end that closes
+// long after it was asked changes nothing.
 WEIR_INLINE void credit_used(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns, weir_u32 promise,
 			     weir_u32 payload_bytes, weir_u8 life, weir_u32 released)
 {

@@ -117,10 +117,11 @@ WEIR_INLINE weir_u32 credit_releases(const struct credit_ack *ack)
 	return credit_sends_whole(ack, segment) && released > segment ? released - released % segment : released;
 }
 
-// Reports whether promises and credits concern an acknowledgement. Others pass with the law's window.
+// Reports whether promises and credits concern an acknowledgement. Others pass: with the promise of the data's sender, as long as it has
+// one, else with the law's window.
 WEIR_INLINE int credit_concerns(const struct credit_ack *ack)
 {
-	return ack->opens || ack->promise || ack->pacing || ack->behind || ack->answered;
+	return ack->opens || ack->pacing || ack->behind || ack->answered;
 }
 
 // Signs without branches: the verifier would follow each branch through all that comes after it.
