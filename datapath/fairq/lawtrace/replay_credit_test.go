@@ -123,7 +123,7 @@ func TestReplay_FindsEveryCredit(t *testing.T) {
 		{"credit_opens", question(1, func(k *lawtraceLawAsked) { k.Answer = native.CreditCompletes })},
 		{"credit_answered", question(2, func(k *lawtraceLawAsked) { k.Answer = 0 })},
 		{"credit_advance", question(3, func(k *lawtraceLawAsked) { k.Answer++ })},
-		{"credit_concerns(", question(4, func(k *lawtraceLawAsked) { k.Promise = 1 })},
+		{"credit_concerns(", question(4, func(k *lawtraceLawAsked) { k.Answered = 1 })},
 	} {
 		m := newMade(t)
 		c.change(m)
