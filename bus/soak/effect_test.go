@@ -46,14 +46,15 @@ func benchmarkRate(b *testing.B) {
 	}
 	testnet.Until(b, "a report is answered", change)
 	took = nil
-	for range b.N {
+	changes := 0
+	for ; len(took) < b.N; changes++ {
+		if changes > b.N+b.N/9+2 { // a benchmark first runs with one change, and that one may be missed
+			b.Fatalf("of %d changes only %d were seen", changes, len(took))
+		}
 		change()
 	}
-	if len(took) == 0 || len(took) < b.N*9/10 {
-		b.Fatalf("of %d changes only %d were seen", b.N, len(took))
-	}
 	testnet.ReportTimes(b, took, "to-packet")
-	b.ReportMetric(float64(b.N-len(took)), "not-seen")
+	b.ReportMetric(float64(changes-len(took)), "not-seen")
 	b.ReportMetric(0, "ns/op")
 }
 
