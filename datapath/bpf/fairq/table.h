@@ -89,7 +89,9 @@ static __always_inline long flow_add(const struct flow_key *key, const struct co
 	if (holder_of(before, PHASE_HOLDS) == holder_of(hash, PHASE_HOLDS))
 		return -EEXIST;
 	err = bpf_map_update_elem(&flows, key, c, BPF_NOEXIST);
-	if (!err && at && holder_of(at->holder, PHASE_HOLDS) == holder_of(hash, PHASE_HOLDS)) {
+	// The holder is read with an atomic instruction, which is a full barrier: a plain read may come before the entry is visible to the
+	// other CPU, and then neither finds the other one's.
+	if (!err && at && holder_of(WEIR_CAS(&at->holder, PHASE_FREE, PHASE_FREE), PHASE_HOLDS) == holder_of(hash, PHASE_HOLDS)) {
 		bpf_map_delete_elem(&flows, key);
 		return -EEXIST;
 	}
