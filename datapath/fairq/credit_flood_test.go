@@ -159,12 +159,12 @@ func (b *creditBed) seen(t *testing.T) uint64 {
 // Servers send to their clients, without an end. Forged requests in the clients' names do not change the windows of the clients'
 // acknowledgements.
 func TestFairQCredits_ForgedRequestsLeaveWindows(t *testing.T) {
-	const flows, grant = 4, 60_000
+	const flows, share = 4, 15_000
 	b := &creditBed{rwndPath: newRwndPath(t, testnet.PathOptions{PortBps: 50e6})}
 	f := newForgers(t, b.rwndPath)
-	// The windows are 60 kB together, whatever the queue does.
+	// The queue never reaches its target, so each window is the largest one.
 	law := fairq.Law{
-		TargetBytes: grant, BufferBytes: 1 << 20, RateBps: 50e6, Tick: time.Second, Period: time.Second, SlowStart: fairq.SlowStartOff, Active: 4 * time.Second,
+		CapBytes: share, TargetBytes: 10 * flows * share, BufferBytes: 1 << 20, RateBps: 50e6, Tick: time.Second, Period: time.Second, SlowStart: fairq.SlowStartOff, Active: 4 * time.Second,
 	}
 	b.f = b.govern(t, law, law, fairq.Config{Credit: fairq.CreditPaces})
 	l := b.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(0))
@@ -189,36 +189,38 @@ func TestFairQCredits_ForgedRequestsLeaveWindows(t *testing.T) {
 			}
 		}
 	}()
+	var left, arrived []testnet.Segment // at the clients' device and at the servers'
 	for range 5 {
 		for _, c := range b.conns {
 			testnet.Send(t, c.Server, c.Client, 200_000)
+			// Each time, because the forged requests fill the taps.
+			b.server.Each(t, func(s *testnet.Segment) { arrived = append(arrived, *s) })
+			b.client.Each(t, func(s *testnet.Segment) { left = append(left, *s) })
 		}
 	}
 	close(stop)
 	if err := <-stopped; err != nil && !errors.Is(err, net.ErrClosed) {
 		t.Fatal(err)
 	}
-	b.checkShares(t, grant/flows)
+	checkShares(t, left, arrived, share)
 }
 
-// checkShares checks the windows of acknowledgements that reached the servers since positions was called, while data was in flight. A
-// client that is slow may announce a smaller one by itself.
-func (b *creditBed) checkShares(t *testing.T, share uint16) {
+// checkShares checks the windows of acknowledgements that reached the servers while data was in flight. left: the segments at the clients'
+// device; arrived: at the servers'. A client that is slow may announce a smaller window by itself.
+func checkShares(t *testing.T, left, arrived []testnet.Segment, share uint16) {
 	t.Helper()
 	type flow struct{ from, to netip.AddrPort }
 	type point struct {
 		flow
 		ack uint32
 	}
-	var arrived []testnet.Segment
-	b.server.Each(t, func(s *testnet.Segment) { arrived = append(arrived, *s) })
 	own := map[point]uint16{} // the least window that the client announced there
-	b.client.Each(t, func(s *testnet.Segment) {
+	for _, s := range left {
 		at := point{flow{s.From, s.To}, s.Ack}
 		if was, known := own[at]; s.Out && (!known || s.Window < was) {
 			own[at] = s.Window
 		}
-	})
+	}
 	sent, acks := map[flow]uint32{}, 0
 	for _, s := range arrived {
 		if s.Out && s.Payload > 0 {
