@@ -94,6 +94,10 @@ type agent struct {
 	has   map[law.VM]inventory.VM // that it reports; claims has who may have them
 	at    map[netip.Addr]law.VM   // addresses of its VMs; claims has who may have them
 
+	numbered [2]uint64        // incarnations of the agent that have the numbers of its roles
+	left     [2]time.Duration // when a role got another number, on the core's clock; 0: never
+	missed   bool             // a deadline of an unknown VM was refused since the host's last inventory
+
 	applied [2]time.Duration // when the inventories of its roles were applied, on the core's clock; 0: never
 	lines   *rate.Limiter    // of the log
 }
@@ -265,27 +269,42 @@ func (a *agents) events(now time.Duration, name string, m *weirv1.Events) {
 
 // hasSwitch reports whether an agent has a switch, and claims it for the agent.
 func (a *agents) hasSwitch(ag *agent, n law.Switch) bool {
-	return has(a, ag, a.switches, &ag.sw, n, "switch")
+	return has(a, ag, a.switches, &ag.sw, n, 0)
 }
 
 // hasHost reports whether an agent has a host, and claims it for the agent.
-func (a *agents) hasHost(ag *agent, n law.Host) bool { return has(a, ag, a.hosts, &ag.host, n, "host") }
+func (a *agents) hasHost(ag *agent, n law.Host) bool { return has(a, ag, a.hosts, &ag.host, n, 1) }
 
-// has reports whether an agent has number n of a kind. own is the agent's number; an agent keeps its first one.
-func has[N comparable](a *agents, ag *agent, all claims[N], own *N, n N, kind string) bool {
+// has reports whether an agent has number n of a role. own is the agent's number: it keeps its first one until it restarts.
+func has[N comparable](a *agents, ag *agent, all claims[N], own *N, n N, role int) bool {
 	var none N
+	kind := [...]string{"switch", "host"}[role]
+	if n != none && *own != none && *own != n && a.mayChange(ag, role) {
+		a.log.Info("an agent restarted with another number", "agent", ag.name, kind, n, "was", *own)
+		a.leaveRole(ag, role)
+	}
 	if n == none || *own != none && *own != n {
 		a.refuse(ag, kind, fmt.Sprintf("it reports as %s %v and was %v", kind, n, *own))
 		return false
 	}
 	if *own == none {
-		*own = n
+		*own, ag.numbered[role] = n, ag.origin.GetIncarnation()
 		all.add(n, ag)
 	}
 	if of := all.of(n); of != ag {
 		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has %s %v", of.name, kind, n))
 		return false
 	}
+	return true
+}
+
+// mayChange reports whether the number of a role may become another one: the agent restarted, and the last change is as long ago as an
+// agent is silent before its number is forgotten.
+func (a *agents) mayChange(ag *agent, role int) bool {
+	if ag.numbered[role] == ag.origin.GetIncarnation() || ag.left[role] != 0 && ag.heard-ag.left[role] < agentSilence {
+		return false
+	}
+	ag.left[role] = max(ag.heard, 1)
 	return true
 }
 
@@ -326,6 +345,16 @@ func (a *agents) apply(now time.Duration, ag *agent, role int) {
 		return
 	}
 	of.whole, of.next, ag.applied[role] = of.next, nil, max(now, 1)
+	a.describe(ag)
+	if role == 0 {
+		a.setPorts(ag, of.whole)
+	} else {
+		a.setGuests(ag, of.whole)
+	}
+}
+
+// describe tells policies, the store and the messengers what an agent has.
+func (a *agents) describe(ag *agent) {
 	sw, vms := ag.inventories[0].whole, ag.inventories[1].whole
 	both := &weirv1.Inventory{Ports: sw.GetPorts(), Laws: sw.GetLaws(), Guests: vms.GetGuests(), Hypervisor: vms.GetHypervisor()}
 	ag.node, ag.own = store.Agent(ag.name, ag.sw, ag.host, both), nil
@@ -335,11 +364,6 @@ func (a *agents) apply(now time.Duration, ag *agent, role int) {
 	a.link.nodes.put(ag.node)
 	a.link.frames.Set(ag.name, bus.FramesOf(both))
 	a.policies.nudge()
-	if role == 0 {
-		a.setPorts(ag, of.whole)
-	} else {
-		a.setGuests(ag, of.whole)
-	}
 }
 
 func (a *agents) setPorts(ag *agent, whole *weirv1.Inventory) {
@@ -366,6 +390,10 @@ func (a *agents) setGuests(ag *agent, whole *weirv1.Inventory) {
 		a.log.Info("an agent reports its VMs", "agent", ag.name, "host", ag.host, "vms", len(has))
 	}
 	a.setVMs(ag, has)
+	if ag.missed {
+		ag.missed = false
+		a.bus.Ask(ag.name) // it sends its deadlines again
+	}
 }
 
 // setVMs makes has what an agent reports. The laws learn about each host whose VMs change.
@@ -434,21 +462,45 @@ func (a *agents) leave(ag *agent) {
 	delete(a.known, ag.name)
 	delete(a.orders, ag)
 	a.link.frames.Set(ag.name, inband.Target{})
-	if ag.host != 0 {
-		mine := a.hosts.of(ag.host) == ag
-		a.hosts.remove(ag.host, ag)
-		host := ag.host
-		ag.host = 0 // no event about its VMs
-		a.setVMs(ag, map[law.VM]inventory.VM{})
-		if mine {
-			a.core.step(&inventory.HostLeft{At: host})
-		}
+	a.leaveHost(ag)
+	a.leaveSwitch(ag)
+}
+
+// leaveRole forgets what an agent has in a role. Its next inventory says what it has under its new number.
+func (a *agents) leaveRole(ag *agent, role int) {
+	ag.inventories[role] = agent{}.inventories[role]
+	if role == 0 {
+		a.leaveSwitch(ag)
+		ag.laws = taken{}
+	} else {
+		a.leaveHost(ag)
+		ag.shares, ag.refusals = taken{}, nil
 	}
-	if ag.sw != 0 {
-		mine := a.switches.of(ag.sw) == ag
-		a.switches.remove(ag.sw, ag)
-		if mine {
-			a.core.step(&inventory.SwitchLeft{At: ag.sw})
-		}
+	a.describe(ag)
+}
+
+func (a *agents) leaveHost(ag *agent) {
+	if ag.host == 0 {
+		return
 	}
+	mine := a.hosts.of(ag.host) == ag
+	a.hosts.remove(ag.host, ag)
+	host := ag.host
+	ag.host = 0 // no event about its VMs
+	a.setVMs(ag, map[law.VM]inventory.VM{})
+	if mine {
+		a.core.step(&inventory.HostLeft{At: host})
+	}
+}
+
+func (a *agents) leaveSwitch(ag *agent) {
+	if ag.sw == 0 {
+		return
+	}
+	mine := a.switches.of(ag.sw) == ag
+	a.switches.remove(ag.sw, ag)
+	if mine {
+		a.core.step(&inventory.SwitchLeft{At: ag.sw})
+	}
+	ag.sw, ag.ports, ag.differences = 0, nil, weirv1.Differences{}
 }

@@ -16,6 +16,7 @@ func (a *agents) deadlines(ag *agent, m *weirv1.Events) {
 		vm := a.vmAt(flow.Src.Addr())
 		if m.GetHost() == 0 || vm == 0 || a.vms.of(vm) != ag {
 			a.refuse(ag, "deadline", fmt.Sprintf("it declares a deadline of %v, which no VM of its host has", flow.Src.Addr()))
+			ag.missed = true
 			continue
 		}
 		left := time.Duration(d.GetWithinNs())

@@ -146,9 +146,10 @@ func (a *agents) live() []policy.Node {
 			if own.Host != nil && a.hosts.of(ag.host) != ag {
 				own.Host = nil
 			}
-			if h := own.Host; h != nil {
-				vms := slices.DeleteFunc(slices.Clone(h.VMs), func(v policy.NodeVM) bool { return a.vms.of(v.ID) != ag })
-				own.Host = &policy.NodeHost{ID: h.ID, Rate: h.Rate, VMs: vms}
+			if own.Host != nil {
+				h := *own.Host
+				h.VMs = slices.DeleteFunc(slices.Clone(h.VMs), func(v policy.NodeVM) bool { return a.vms.of(v.ID) != ag })
+				own.Host = &h
 			}
 			ag.own = &own
 		}

@@ -48,7 +48,7 @@ type File struct {
 type Guarantee struct {
 	VMs    string   `json:"vms" jsonschema:"required" jsonschema_description:"endpoint pattern of the VMs"`
 	Rate   law.Rate `json:"rate,omitempty" jsonschema_description:"least rate of each"`
-	Weight uint32   `json:"weight,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"share of what is left, relative to other VMs (default: 1)"`
+	Weight uint32   `json:"weight,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"VMs share the uplink by weight, and none has less than its rate (default: 1)"`
 }
 
 // Topology describes the nodes and the links between them.

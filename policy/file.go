@@ -48,7 +48,7 @@ type fileEnforce struct {
 // Guarantee is what a VM gets at its host's uplink. A zero field is not set.
 type Guarantee struct {
 	Rate   law.Rate `json:"rate,omitempty" jsonschema_description:"least rate of each VM"`
-	Weight int      `json:"weight,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"share of what is left, relative to other VMs (default: 1)"`
+	Weight int      `json:"weight,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"VMs share the uplink by weight, and none has less than its rate (default: 1)"`
 	Cap    law.Rate `json:"cap,omitempty" jsonschema_description:"largest rate of each VM (default: none)"`
 	Excess string   `json:"excess,omitempty" jsonschema:"enum=queue,enum=drop" jsonschema_description:"packets above a rate of the VM wait in a queue, or are dropped (default: what the law at its host says)"`
 }

@@ -44,6 +44,8 @@ type hostRole struct {
 	shares bool              // it has rates or weights, which a law must keep
 	excess map[law.VM]string // of it
 	grants *Grants
+
+	excessMu sync.Mutex // of setExcess
 }
 
 func vmName(n law.VM) string { return fmt.Sprintf("VM %d", n) }
@@ -133,11 +135,17 @@ func (r *hostRole) promise(plan *weirv1.HostPlan) {
 	h := r.h
 	r.mu.Unlock()
 	if h != nil && !same {
-		r.setExcess(h, excess)
+		r.setExcess(h)
 	}
 }
 
-func (r *hostRole) setExcess(h *host.Host, excess map[law.VM]string) {
+// setExcess has the kernel do what the last plan says. Two calls at a time come one after the other, so that the last one has that plan.
+func (r *hostRole) setExcess(h *host.Host) {
+	r.excessMu.Lock()
+	defer r.excessMu.Unlock()
+	r.mu.Lock()
+	excess := r.excess
+	r.mu.Unlock()
 	if err := h.SetExcess(excess); err != nil && !errors.Is(err, host.ErrClosed) {
 		r.log.Warn("cannot set what happens to packets above a rate", "error", err)
 	}
@@ -185,10 +193,7 @@ func (r *hostRole) open(uplink int, there bool, o *Options) *host.Host {
 		}
 	}
 	r.set(h, "")
-	r.mu.Lock()
-	excess := r.excess
-	r.mu.Unlock()
-	r.setExcess(h, excess)
+	r.setExcess(h)
 	r.log.Info("grants are enforced", "uplink", r.cfg.Uplink, "rate", r.cfg.Rate, "pinned", r.pin)
 	return h
 }

@@ -96,29 +96,38 @@ func (h *half) returnMarks(now time.Duration) {
 	}
 	var err error
 	p.came, err = k.Came(p.came[:0])
-	var out []law.Action
-	var marks uint64
-	for i := range p.came {
-		c := &p.came[i]
-		marks += c.Packets
-		out = p.law.Step(now, &telemetry.Came{VM: c.VM, Source: c.Source, Marks: c.Packets}, out)
-	}
-	if w := p.law.Wake(); w != 0 && w <= now {
-		out = p.law.Step(now, law.Tick{}, out)
-	}
 	h.mu.Lock()
 	peers := h.peers
 	h.mu.Unlock()
+	out, marks, strange := p.tell(now, peers)
+	if w := p.law.Wake(); w != 0 && w <= now {
+		out = p.law.Step(now, law.Tick{}, out)
+	}
 	nowhere, full := p.owe(out, peers)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts.Came += marks
-	p.counts.Nowhere += nowhere
+	p.counts.Nowhere += nowhere + strange
 	p.counts.Full += full
 	if err != nil {
 		p.counts.Failed++
 	}
 	p.flush(now)
+}
+
+// tell steps the law with the marks that came from peers. The source of others may be forged, and each would take a place in the law's
+// table. It returns the law's actions, and how many marks came, in all and from strangers.
+func (p *pairs) tell(now time.Duration, from *peers) (out []law.Action, marks, strange uint64) {
+	for i := range p.came {
+		c := &p.came[i]
+		marks += c.Packets
+		if _, known := from.of(c.Source); !known {
+			strange += c.Packets
+			continue
+		}
+		out = p.law.Step(now, &telemetry.Came{VM: c.VM, Source: c.Source, Marks: c.Packets}, out)
+	}
+	return out, marks, strange
 }
 
 // owe notes marks that must be returned. It returns those of sources that belong to no peer, and those beyond the limit.

@@ -9,7 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"weir/bus/weirv1"
+	"weir/datapath/host"
 	"weir/law"
+	"weir/law/hygenicc"
 	"weir/law/telemetry"
 )
 
@@ -112,5 +114,27 @@ func TestPairs_WaitingHasALimit(t *testing.T) {
 	}
 	if full := marksFrom(owedMost, beyond); full != 0 || p.waits != beyond {
 		t.Errorf("after all was sent: %d marks beyond the limit, %d pairs wait", full, p.waits)
+	}
+}
+
+// Marks from forged sources take no place of the law, so that those of peers still go back.
+func TestPairs_ForgedSources(t *testing.T) {
+	spec := hygenicc.Spec()
+	p, err := newPairs(&spec, spec.Params(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := newPeers([]Peer{{Agent: "h8", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}})
+	const forged = 70_000 // more than the law has places
+	for i := range forged {
+		p.came = append(p.came, host.Came{VM: 1, Source: netip.AddrFrom4([4]byte{192, byte(i >> 16), byte(i >> 8), byte(i)}), Packets: 1})
+	}
+	out, marks, strange := p.tell(time.Second, to)
+	if len(out) != 0 || marks != forged || strange != forged {
+		t.Errorf("%d actions, %d marks, %d of strangers", len(out), marks, strange)
+	}
+	p.came = []host.Came{{VM: 2, Source: netip.MustParseAddr("10.0.0.9"), Packets: 40}}
+	if out, _, strange = p.tell(time.Second, to); len(out) != 1 || strange != 0 {
+		t.Errorf("%d actions for marks of a peer, %d of strangers", len(out), strange)
 	}
 }

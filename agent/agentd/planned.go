@@ -166,7 +166,8 @@ func (p *planned) portsOf(plan *weirv1.PortPlan) (map[uint32][]string, []switchd
 	return wanted, ports
 }
 
-// run replaces the file, and has the laws read it. After an error everything is as before. Without a text the laws end.
+// run replaces the file, and has the laws read it. After an error everything is as before. Without a text the laws end. Other laws than
+// before begin when those have ended, and their windows are released; they are tried again until they run.
 func (p *planned) run(text []byte) error {
 	path := p.laws.file
 	before, err := os.ReadFile(path)
@@ -187,6 +188,11 @@ func (p *planned) run(text []byte) error {
 		p.laws.again()
 		return nil
 	}
+	if p.otherLaws(before, text) {
+		p.laws.halt()
+		p.laws.again()
+		return nil
+	}
 	_, err = p.laws.reload()
 	if err == nil {
 		return nil
@@ -195,6 +201,16 @@ func (p *planned) run(text []byte) error {
 		return errors.Join(err, os.Remove(path))
 	}
 	return errors.Join(err, replace.Bytes(path, 0o600, before))
+}
+
+// otherLaws reports whether a text has other laws than the one before.
+func (p *planned) otherLaws(before, text []byte) bool {
+	was, err := p.o.Laws.Parse(p.laws.file, before)
+	if err != nil {
+		return false
+	}
+	next, err := p.o.Laws.Parse(p.laws.file, text)
+	return err == nil && !was.SameLaws(next)
 }
 
 // look reads from the kernel what holds at the ports.

@@ -115,6 +115,9 @@ func (l *LawKeys) wholePorts() bool {
 	return is
 }
 
+// SameLaws reports whether two configurations have the same laws, with whatever parameters. A switch that runs can change these alone.
+func (c *Config) SameLaws(o *Config) bool { return titles(c.Laws) == titles(o.Laws) }
+
 // titles returns the names of laws for people.
 func titles(laws []LawKeys) string {
 	var out []string

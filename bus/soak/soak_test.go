@@ -87,6 +87,21 @@ func TestFaults(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { play(t, random, false, 2) })
 }
 
+// BenchmarkStallWithoutWeir has N pairs of streams that begin at the uplink of BenchmarkFaults, without Weir, and how long no byte of one
+// of them arrives. A VM whose grant has expired fills the uplink's buffer in the same way, and its TCP has the same timeouts.
+func BenchmarkStallWithoutWeir(b *testing.B) {
+	h := testnet.NewHypervisor(b, 1, 1, testnet.PathOptions{UplinkBps: uplinkBps, UplinkLimit: uplinkBuffer, GSO: true, ChecksumOffload: true})
+	var stalls []time.Duration
+	for range b.N {
+		streams := h.Path(0).NewStreams(b, testnet.PeerIPv4(0), 2)
+		<-time.After(time.Second) // what is measured needs time
+		stalls = append(stalls, streams.LongestGap())
+		streams.Stop()
+	}
+	testnet.ReportTimes(b, stalls, "longest-stall")
+	b.ReportMetric(0, "ns/op")
+}
+
 // BenchmarkFaults has N faults, a third of them with the bus in the controller.
 func BenchmarkFaults(b *testing.B) {
 	random := testseed.New(b)

@@ -2,6 +2,7 @@ package fairq
 
 import (
 	"errors"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -15,6 +16,7 @@ type CreditState struct {
 	HandshakesLess         uint32 // 2^20 less the share of SYN-ACKs' promises that are used
 	Holds                  uint64
 	InFlight               uint32
+	Charged                time.Duration // of the port's time, so far
 }
 
 // CreditOf returns the state of the port with this name.
@@ -45,7 +47,7 @@ func creditIn(credits *ebpf.Map, id uint32) (CreditState, error) {
 	var c fairqPortCredit
 	err := credits.Lookup(id, &c)
 	s := c.State
-	return CreditState{s.Promises, s.Parked, s.Full, uint64(s.OwedBytes) + uint64(s.OwedBeforeBytes), s.HandshakesLess, s.Holds, s.Flight.Bytes}, err
+	return CreditState{s.Promises, s.Parked, s.Full, uint64(s.OwedBytes) + uint64(s.OwedBeforeBytes), s.HandshakesLess, s.Holds, s.Flight.Bytes, time.Duration(s.ChargedNs)}, err
 }
 
 // ParkStats returns the counters of the only parking.

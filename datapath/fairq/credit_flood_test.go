@@ -243,3 +243,31 @@ func checkShares(t *testing.T, left, arrived []testnet.Segment, share uint16) {
 		t.Errorf("%d acknowledgements", acks)
 	}
 }
+
+// A server that sends a FIN far behind its data, which its client discards, pays for its data as before.
+func TestFairQCredits_FINBehindTheData(t *testing.T) {
+	const bytes = 300_000
+	b := newCreditBed(t, 6, fairq.Config{}) // a segment of each is more than BDP and target
+	f := newForgers(t, b.rwndPath)
+	charged := func(c *testnet.Pair) time.Duration {
+		t.Helper()
+		b.ask(t) // all of them count, so the port paces
+		before := b.state(t).Charged
+		testnet.Send(t, c.Server, c.Client, bytes)
+		return b.state(t).Charged - before
+	}
+	c := b.conns[0]
+	honest := charged(c)
+	client, server := testnet.AddrPort(c.Client.LocalAddr()), testnet.AddrPort(c.Server.LocalAddr())
+	at := b.positions(t)
+	_, seen := statsOfBoth(t, b.f)
+	fin := &frames.Segment{
+		Link: f.link[1], IP: frames.IP{From: server.Addr(), To: client.Addr()}, FromPort: server.Port(), ToPort: client.Port(),
+		Seq: at[server] + 10<<20, Ack: at[client], Window: 1000, Flags: frames.FIN | frames.ACK,
+	}
+	f.raw[1].Send(t, fin.Bytes())
+	testnet.Until(t, "it has passed", func() bool { _, in := statsOfBoth(t, b.f); return in.Seen > seen.Seen })
+	if lied := charged(c); lied < honest*9/10 || honest < bytes*8*time.Second/50e6*9/10 {
+		t.Errorf("%d bytes cost %v, and %v after the FIN", bytes, honest, lied)
+	}
+}

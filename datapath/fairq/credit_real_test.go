@@ -296,9 +296,7 @@ func TestFairQCredits_ParkingDeleted(t *testing.T) {
 	if err := b.f.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
-	if !b.parkingThere(t) {
-		t.Fatal("a heartbeat did not make the parking again")
-	}
+	testnet.Until(t, "the parking is made again", func() bool { return b.parkingThere(t) })
 	b.ask(t)
 	if now := b.state(t); now.Parked == after.Parked {
 		t.Errorf("%+v: nothing waits in the parking that was made again", now)

@@ -93,8 +93,7 @@ func (f *Attachment) setParkPort(p *attachedPort, mode uint32) error {
 	return at.SetPort(p.id, p.Ifindex, rate, bursts)
 }
 
-// restoreParks makes parkings again that somebody has removed or changed. Until then packets pass. An error is not
-// returned, because heartbeats continue without a parking: status shows that it is missing.
+// restoreParks has parkings made again that somebody has removed or changed. Until then packets pass.
 func (f *Attachment) restoreParks() {
 	f.shared.Lock()
 	var all []*park.Park
@@ -103,7 +102,7 @@ func (f *Attachment) restoreParks() {
 	}
 	f.shared.Unlock()
 	for _, at := range all {
-		_ = at.Keep()
+		at.KeepSoon()
 	}
 }
 

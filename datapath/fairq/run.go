@@ -89,10 +89,9 @@ func scopeKey(p netip.Prefix) fairqScopeKey {
 	return k
 }
 
-// Heartbeat shows the kernel programs that user space runs, removes connections that ended, and makes a parking again that
-// somebody has removed. It returns
-// ErrTakenOver when another process asks for the pins: then call Leave. One goroutine may call Heartbeat while
-// another calls the rest, until Detach, Close or Leave.
+// Heartbeat shows the kernel programs that user space runs, removes connections that ended, and has a parking made again that
+// somebody has removed. It returns ErrTakenOver when another process asks for the pins: then call Leave. One goroutine may call Heartbeat
+// while another calls the rest, until Detach, Close or Leave.
 func (f *Attachment) Heartbeat() error {
 	if err := f.heartbeatAndSweep(); err != nil {
 		return err

@@ -171,6 +171,27 @@ func CreditFits(seq, sent, ack, others uint32) bool {
 	return C.native_credit_fits(C.weir_u32(seq), C.weir_u32(sent), C.weir_u32(ack), C.weir_u32(others)) != 0
 }
 
+// CreditRun is struct credit_run: data without a gap that is not near what is known of its end.
+type CreditRun struct{ From, To uint32 }
+
+// Stray takes data that is not near: credit_stray.
+func (r *CreditRun) Stray(seq, payloadBytes uint32) {
+	run := C.struct_credit_run{from: C.weir_u32(r.From), to: C.weir_u32(r.To)}
+	C.native_credit_stray(&run, C.weir_u32(seq), C.weir_u32(payloadBytes))
+	r.From, r.To = uint32(run.from), uint32(run.to)
+}
+
+// Agrees reports whether an acknowledgement is of a byte of the run: credit_agrees.
+func (r *CreditRun) Agrees(ack uint32) bool {
+	run := C.struct_credit_run{from: C.weir_u32(r.From), to: C.weir_u32(r.To)}
+	return C.native_credit_agrees(&run, C.weir_u32(ack)) != 0
+}
+
+// CreditEndsAt reports whether a FIN is directly behind the furthest data of its end: credit_ends_at. fin: the number behind it.
+func CreditEndsAt(fin, sent uint32) bool {
+	return C.native_credit_ends_at(C.weir_u32(fin), C.weir_u32(sent)) != 0
+}
+
 // CreditSegment is a segment with an acknowledgement, and what is known of its connection. Ask sets the last three fields.
 type CreditSegment struct {
 	Ack          uint32

@@ -57,6 +57,12 @@ static int native_credit_fits(weir_u32 seq, weir_u32 sent, weir_u32 ack, weir_u3
 	return credit_fits(seq, sent, ack, others);
 }
 
+static void native_credit_stray(struct credit_run *run, weir_u32 seq, weir_u32 payload_bytes) { credit_stray(run, seq, payload_bytes); }
+
+static int native_credit_agrees(const struct credit_run *run, weir_u32 ack) { return credit_agrees(run, ack); }
+
+static int native_credit_ends_at(weir_u32 fin, weir_u32 sent) { return credit_ends_at(fin, sent); }
+
 static int native_credit_concerns(const struct credit_ack *ack) { return credit_concerns(ack); }
 
 static int native_must_pace(struct weir_world *w, weir_u32 id, int live)

@@ -55,6 +55,18 @@ func (p *Park) Keep() error {
 	return p.Restore()
 }
 
+// KeepSoon calls Keep, and does not wait for it. One call runs at a time. Keep can wait for the kernel's lock of all network
+// devices (RTNL), which somebody else may hold for seconds, and heartbeats must not.
+func (p *Park) KeepSoon() {
+	if !p.keeping.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer p.keeping.Store(false)
+		_ = p.Keep() // heartbeats continue without a parking: status shows that it is missing
+	}()
+}
+
 // Read returns the state of a parking in the caller's namespace, for status. A parking that cannot be read has a fault.
 func Read(o Options) *reading.Parking {
 	s, exists, err := Look(nil, o)

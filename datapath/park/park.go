@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -90,8 +91,9 @@ type Park struct {
 	adopted bool
 	classes map[uint32]class // of the ids that have one
 	closed  bool
-	kept    int    // calls of Keep, which only one goroutine calls
+	kept    int    // calls of Keep: one at a time
 	gone    uint64 // Stats.PassedGone at the last of them
+	keeping atomic.Bool
 }
 
 // ErrClosed is the error of calls after Close or Leave.

@@ -266,7 +266,7 @@ func (r *Repair) index(name string) int {
 	return slices.IndexFunc(r.ports, func(p *port) bool { return p.Name == name })
 }
 
-// Heartbeat shows the kernel program that user space runs, and restores a parking that somebody has removed: until then packets pass.
+// Heartbeat shows the kernel program that user space runs, and has a parking restored that somebody has removed: until then packets pass.
 // It returns attach.ErrTakenOver when another process asks for the pins: then call End.
 func (r *Repair) Heartbeat() error {
 	if r.lock != nil {
@@ -285,7 +285,7 @@ func (r *Repair) Heartbeat() error {
 	at := r.park
 	r.mu.Unlock()
 	if at != nil {
-		_ = at.Keep() // heartbeats continue without a parking: status shows that it is missing
+		at.KeepSoon()
 	}
 	return nil
 }

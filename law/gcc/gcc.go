@@ -74,8 +74,8 @@ func (c *Config) Check() error {
 // mostLate is the longest Delay in intervals.
 const mostLate = 1000
 
-// mostLateGain is the largest Gain with a Delay. Messages about rates of before make a rate fall by Gain/n, if n VMs meet at a port, after
-// it fell far enough. Up to a fifth, and with messages up to 200 ms late, a rate's SD is
+// mostLateGain is the largest Gain with a Delay. If n VMs meet at a port, messages that are out of date lower a rate by Gain/n once more,
+// although it is low enough. Up to a fifth, and with messages up to 200 ms late, a rate's SD is
 // at most 15 % (docs/sdn-gcc.md); two VMs are the fewest that meet.
 const mostLateGain = 0.4
 

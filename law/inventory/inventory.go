@@ -42,7 +42,7 @@ type VM struct {
 // that shares the uplink enforces Rate and Weight, and the host Excess.
 type Guarantee struct {
 	Rate   law.Rate // least; 0: none
-	Weight uint32   // share of the rest, relative to other VMs; 0: no guarantee
+	Weight uint32   // part of the uplink, relative to other VMs, if that is more than the rate; 0: no guarantee
 	Cap    law.Rate // most; 0: none
 	Excess string   // law.ExcessQueue or law.ExcessDrop; "": that of the law at the host
 }

@@ -187,8 +187,8 @@ func (h *Shim[S]) set(e *inventory.Host) {
 	h.divide()
 }
 
-// divide divides the uplink among the VMs that are active (GO-1: a VM that was never seen is not). Each gets its least rate or more,
-// and what is left is divided by weight. Rates above the new share fall to it; those below rise later.
+// divide divides the uplink by weight among the VMs that are active (GO-1: a VM that was never seen is not). A VM whose part is less than
+// its least rate gets that rate, and the others divide what is left. Rates above the new share fall to it; those below rise later.
 func (h *Shim[S]) divide() {
 	h.order = h.order[:0]
 	left, weight := h.uplink, 0.0

@@ -28,7 +28,7 @@ type Law struct {
 	switches map[law.Switch][]*port // in the order in which they were reported first
 	flows    map[law.Flow]*flow
 	ofVM     map[law.VM]int      // flows
-	windows  map[law.Flow]uint32 // behind the window whose loss was answered last
+	windows  map[law.Flow]uint32 // sequence numbers behind the newest window of which a loss was answered: RS-4
 	guests   *inventory.Guests
 	swept    time.Duration
 	counts   Counts
@@ -350,12 +350,17 @@ func (l *Law) send(now time.Duration, f *flow, window int64, out []law.Action) [
 	return append(out, g)
 }
 
-// forget removes the ports of a switch. The windows of their flows are the others' then.
+// forget removes the ports of a switch. The windows of their flows are the others' then. A flow without another port is removed, unless
+// its deadline is ahead: no program declares that again.
 func (l *Law) forget(now time.Duration, s law.Switch, out []law.Action) []law.Action {
 	for _, at := range l.switches[s] {
 		out = l.remove(now, at, out)
 		for _, f := range at.flows {
-			if len(f.places) == 0 {
+			switch {
+			case len(f.places) > 0:
+			case f.urgent(now):
+				f.unseen()
+			default:
 				l.end(f)
 			}
 		}

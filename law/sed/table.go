@@ -48,7 +48,7 @@ type flow struct {
 	// counted: it began while it had a row, or a port reported what it had sent. A row that was removed because its connection was
 	// silent comes back without.
 	counted bool
-	// admitted: its deadline can be met, said the last allocation.
+	// admitted: the last allocation found that its deadline can be met.
 	admitted bool
 
 	granted   uint64 // bytes; noLimit: none
@@ -89,6 +89,15 @@ func (f *flow) left() float64 {
 func (f *flow) urgent(now time.Duration) bool {
 	m := &f.message
 	return m.hasDeadline && now < m.deadline && (m.bytes == 0 || f.sent-min(m.from, f.sent) < m.bytes || f.sent == m.from)
+}
+
+// unseen notes that no port reports a flow. The rest of its message begins at the next report: the agent's counts may begin at 0 again.
+func (f *flow) unseen() {
+	m := &f.message
+	if m.bytes > 0 {
+		m.bytes -= min(f.sent-min(m.from, f.sent), m.bytes-1)
+	}
+	m.from, f.counted = f.sent, false
 }
 
 // portOf returns a port's state; nil: there are too many.
@@ -196,9 +205,9 @@ func (l *Law) sweep(now time.Duration) {
 // idle reports whether a flow may send and did not for a time.
 func (f *flow) idle(now, after time.Duration) bool { return !f.paused && now-f.sentAt >= after }
 
-// idleAfter returns how long a flow of a port may be without progress before it is idle: two round trips. A flow with a window of one
-// segment progresses once in a round trip, and the queue is most of that at a slow port. If such a flow were taken for idle, it would
-// keep that window. The port's rate must be known.
+// idleAfter returns how long a flow of a port may be without progress before it is idle: l.idle, and at least two round trips with the
+// queue at K. A flow with a window of one segment progresses once in a round trip, and the queue is most of that at a slow port. If such a
+// flow were taken for idle, it would keep that window. The port's rate must be known.
 func (l *Law) idleAfter(at *port) time.Duration {
 	trip := l.rtt + float64(l.p.Threshold.Bytes())/at.rate
 	return max(l.idle, time.Duration(2*trip*float64(time.Second)))

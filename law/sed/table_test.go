@@ -189,3 +189,31 @@ func TestDeclared_Again(t *testing.T) {
 		t.Errorf("the next message: %v bytes left until %v", f.left(), f.message.deadline)
 	}
 }
+
+// The agent of a switch is silent and comes back, and counts what flows have sent from 0 again. A flow keeps a deadline that is ahead,
+// with what was left of its message; others are forgotten.
+func TestForget_KeepsDeadlines(t *testing.T) {
+	s := newScript(t, nil)
+	s.began(1, 2)
+	s.declared(1, 10*time.Second, 2e6)
+	s.sent(map[int]uint64{1: 500_000, 2: 500_000})
+	s.step(&inventory.SwitchLeft{At: 1})
+	if f := s.l.flows[flowN(1)]; f == nil || f.left() != 1.5e6 || s.l.flows[flowN(2)] != nil {
+		t.Fatalf("flow 1: %+v, flow 2: %+v", f, s.l.flows[flowN(2)])
+	}
+	s.now = 2 * time.Second
+	s.step(&inventory.Switch{At: 1, Ports: []inventory.Port{{N: 1, Rate: gbit}}})
+	s.sent(map[int]uint64{1: 1000})
+	s.now += ms
+	s.sent(map[int]uint64{1: 101_000})
+	if f := s.l.flows[flowN(1)]; f == nil || f.left() != 1.4e6 || !f.urgent(s.now) || len(f.places) != 1 {
+		t.Fatalf("after 100 kB more: %+v", f)
+	}
+	s.step(&inventory.SwitchLeft{At: 1})
+	for s.now = 12 * time.Second; s.now < 15*time.Second; s.now += 100 * ms {
+		s.step(&flows.Progress{At: 1})
+	}
+	if n := len(s.l.flows); n != 0 {
+		t.Errorf("%d rows after the deadline", n)
+	}
+}

@@ -26,8 +26,9 @@ func (at *port) floods(vm law.VM) bool {
 }
 
 // began returns how many flows begin at a port, by the limits of each VM. The paper counts all of them, so that one VM that sends
-// many SYNs limits everybody. Flows that are not listed count only while no VM is beyond its share, because they may be its own. If
-// those of unknown addresses are, the others are taken for theirs: a flood of forged addresses fills the list.
+// many SYNs limits everybody. The list has at most 64 pairs. Flows that are not listed count while no VM is beyond its share: they may be
+// its own. If unknown addresses are beyond theirs, flows that are not listed count for them, because a flood of forged addresses fills the
+// list.
 func (l *Law) began(now time.Duration, at *port, a *telemetry.PortArrivals) int64 {
 	all, kinds := a.Counts.SYN+a.Counts.SYNACK, telemetry.SYN|telemetry.SYNACK
 	active := l.p.Arrivals == ArrivalsActive

@@ -100,7 +100,7 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 		grant_of(NULL, a->port, c->bucket, 0, 1, 0, &a->granted);
 	else
 		ack_granted(a->config, a->port, c->bucket, opens, here, now, &a->granted);
-	if (credit)
+	if (credit && !s->is_stranger)
 		grant_promised(a->port, c->bucket, credit_limit(a->port, asked_promised(&a->asked, a->sender->promise)), &a->granted);
 	asked_grants(&a->asked, a->config, a->port, &a->granted);
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
@@ -178,7 +178,8 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	}
 	if (edge && a.port)
 		a.may_advertise = grant_advertises(a.port, c->bucket, &a.granted);
-	observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
+	if (!credit || !s->is_stranger)
+		observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
 	if (edge)
 		field = edge_handles(&a.window, a.receiver, s, field, &bits, &a.granted, a.may_advertise, &a.asked);
 	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said, edge);

@@ -269,7 +269,7 @@ static __always_inline void port_saw_rtt(__u32 id, __u64 now, __u32 rtt_ns)
 	if (!port)
 		return;
 	bpf_spin_lock(&port->lock);
-	if (port->rtt_span != span) {
+	if (port->rtt_span != span && port->rtt_span != span + 1) { // + 1: another processor has read a later time
 		port->rtt_before_ns = port->rtt_span + 1 == span ? port->rtt_ns : 0;
 		port->rtt_ns = 0;
 		port->rtt_span = span;

@@ -306,6 +306,8 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	c = flow_find(&s->key);
 	if (!c)
 		return 0;
+	if (owner && config) // a CPU that found the table full may have taken it from what this one copied
+		c->owner = owner_id + 1;
 	connection_count(c);
 	return 1;
 }

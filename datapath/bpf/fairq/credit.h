@@ -8,6 +8,7 @@
 //                      it may need credits. Most ACKs of a port that does not pace do not
 //   credit_ack         the promise of the end that it acknowledges; when it leaves
 //   credit_belongs     whether a segment belongs to its connection; the others get no credits
+//   credit_strays      whether both ends say that their data is elsewhere. It is, if more passed than fits while the program was away
 //   credit_uncredited  a packet that no credit released
 //
 // credit_park.h sends packets to the parking, and handles those that come back.
@@ -29,6 +30,8 @@
 #define CREDIT_LENGTH_LIMIT (1u << CREDIT_CLASS_SHIFT)
 #define CREDIT_HOLD_COST 200 // bytes that a packet in the queue of held requests counts for: with heldPart of datapath/park, one step of core
 #define CREDIT_UNIT_LOG2_NS 10 // of times in struct end
+#define CREDIT_BEHIND_MAX (1u << 22) // such units, 4 s: no packet waits for as long. A time beyond it is of before the clock's wrap
+#define STRAY_SWEEPS 2 // sweeps without data that belongs before other numbers can become a connection's
 
 struct port_credit {
 	struct bpf_spin_lock lock;
@@ -237,6 +240,30 @@ static __always_inline int credit_belongs(const struct segment *s, const struct 
 	return s->flags & TCP_SYN || credit_fits(s->seq, c->acks[s->side & 1].sent, s->ack, c->acks[!s->side].sent);
 }
 
+// Handles a segment that does not belong to its connection. If it acknowledges data that does not belong either, the connection is there:
+// these are the numbers of both ends. Reports whether the segment belongs now. Data that belongs must have been missing for STRAY_SWEEPS.
+// So a forger of both ends' segments cannot move a connection that sends.
+__noinline int credit_strays(const struct segment *s, struct connection *c)
+{
+	struct acks *own, *others;
+	__u8 lately;
+
+	if (!s || !c)
+		return 0;
+	own = &c->acks[s->side & 1];
+	others = &c->acks[!s->side];
+	lately = c->data_lately[!s->side];
+	if (lately + STRAY_SWEEPS <= LATELY && acknowledges(s) && credit_agrees(&others->stray, s->ack)) {
+		others->sent = others->stray.to;
+		acks_begin(own, s->ack);
+		c->end[!s->side].promise = 0;
+		c->end[!s->side].allowed = 0;
+	}
+	if (s->payload && !credit_is_near(s->seq, own->sent))
+		credit_stray(&own->stray, s->seq, s->payload);
+	return credit_belongs(s, c);
+}
+
 // Calls credit_answered. Without a lease no answer gets a promise.
 static __always_inline int credit_answer_of(const struct segment *s, const struct connection *c, __u32 live)
 {
@@ -393,7 +420,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	struct end *e, *sender;
 	struct credited *d;
 	struct port *port;
-	__u32 id, now, live, una;
+	__u32 id, now, live, una, length;
 
 	if (!s || !c || !control || !wait)
 		return 0;
@@ -414,7 +441,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 		sender->promise = 0;
 		d->ack.opens = 0;
 	}
-	d->ack.behind = e->waits_until && (__s32)(e->waits_until - now) > 0;
+	d->ack.behind = e->waits_until && e->waits_until - now - 1 < CREDIT_BEHIND_MAX;
 	if (e->waits_until && !d->ack.behind)
 		e->waits_until = 0;
 	if (c->released[!s->side] == FLIGHT_HELD)
@@ -433,7 +460,7 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 	d->ack.sent = c->acks[!s->side].sent;
 	d->ack.allowed = sender->allowed;
 	d->ack.longest_bytes = sender->longest;
-	d->ack.ends = !!(sender->flags & END_FIN);
+	d->ack.ends = sender->flags & END_FIN && credit_ends_at(sender->next, d->ack.sent);
 	d->ack.left_ns = credit_left(sender, now);
 	d->ack.floor_bytes = grant_floor(config, e->mss, sender->gso);
 	d->ack.shift = s->flags & TCP_SYN ? 0 : shift_of(e, s);
@@ -452,7 +479,8 @@ __noinline int credit_ack(struct __sk_buff *ctx, const struct segment *s, struct
 		return 0;
 	if (live) // without a lease nothing new waits, but a packet does not overtake those that do
 		e->waits_until = credit_time(d->answer.leaves_ns + CREDIT_SLACK_NS) + 1;
-	return id << CREDIT_CLASS_SHIFT | (d->answer.length_bytes & (CREDIT_LENGTH_LIMIT - 1));
+	length = d->answer.length_bytes < CREDIT_LENGTH_LIMIT ? d->answer.length_bytes : CREDIT_LENGTH_LIMIT - 1;
+	return id << CREDIT_CLASS_SHIFT | length;
 }
 
 #endif

@@ -62,11 +62,6 @@ __noinline int timer_is_late(__u32 id)
 // stop the law, and a timer may rest, which costs less.
 static __always_inline int is_sixteenth(__u64 seen, __u64 packets) { return ((seen ^ (seen - packets)) & ~15ull) != 0; }
 
-static __always_inline int acknowledges(const struct segment *s)
-{
-	return (s->flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
-}
-
 // Returns the connection of a segment, NULL if it is in no table. Records what SYNs announce.
 static __always_inline struct connection *connection_of(struct __sk_buff *ctx, struct segment *s, int *table)
 {
@@ -170,8 +165,10 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx, const int credit)
 		stats->dropped += packets;
 		return TCX_DROP;
 	}
-	if (credit)
-		belongs = credit_belongs(&s, c);
+	if (credit) {
+		belongs = credit_belongs(&s, c) || credit_strays(&s, c);
+		s.is_stranger = !belongs;
+	}
 	if (s.payload && likely(c->owner)) // only connections in the table count, also if their SYN carries data
 		on_data(ctx, &s, c, port, id, stats, packets, control->watched, belongs);
 	if (unlikely(s.flags & (TCP_FIN | TCP_RST)))

@@ -22,6 +22,7 @@
 #define WEIR_PORT(world, id) port_of(id)
 #define THE_MAPS ((struct weir_world *)0) // there is one world: the maps of this object
 
+#include "../../core/fairq/credit_fits.h"
 #include "../../core/fairq/fairq.h"
 #include "../../core/fairq/switch.h"
 #include "../../core/window.h"
@@ -58,7 +59,8 @@ struct acks {
 	__u32 offered;           // window of the last ACK as it came, in bytes
 	__u32 granted;           // the same as it left; of an unlimited flow: as it would have under the limit
 	__u32 sent;              // sequence number behind the furthest data
-	__u32 zero[3];
+	struct credit_run stray; // with promises and credits: its data that is far from sent
+	__u32 zero[1];
 };
 
 #define CACHE_LINE_BYTES 64
@@ -211,6 +213,11 @@ static __always_inline struct control *control_of(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&controls, &zero);
+}
+
+static __always_inline int acknowledges(const struct segment *s)
+{
+	return (s->flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
 }
 
 // ---- constants of an instance ----

@@ -73,6 +73,7 @@ struct segment {
 	__u8 side;     // which end of the key sent it: 0 or 1
 	__u8 is_ipv6;
 	__u8 is_signed; // 1: its signature counts (set by signed.h)
+	__u8 is_stranger; // with promises and credits: 1: it does not belong to its connection (set by the program)
 };
 
 enum segment_kind {

@@ -118,10 +118,10 @@ WEIR_INLINE void credit_take(const struct credit_config *config, struct credit_s
 	want = state->clock_ns - room;
 	if (!ask->fixed && (long long)(want - queue) > 0)
 		length = credit_bytes(config, want - queue);
-	if (length < ask->length_bytes)
-		length = ask->length_bytes;
 	if (length > CREDIT_LENGTH_MAX)
 		length = CREDIT_LENGTH_MAX;
+	if (length < ask->length_bytes)
+		length = ask->length_bytes;
 	state->queue_ns = queue + credit_ns(config, length);
 	state->parked++;
 	if (wait > state->longest_ns)

@@ -6,8 +6,7 @@
 #define WEIR_CORE_CREDIT_ACK_H
 
 #include "credit.h"
-
-#define CREDIT_REACH (1u << 22) // bytes: more than is in flight in one direction
+#include "credit_fits.h"
 
 // The flight that a packet with an acknowledgement may begin.
 enum credit_opens {
@@ -45,16 +44,11 @@ struct credit_ack {
 	weir_u32 more;
 };
 
-// Reports whether a segment belongs to its connection: its numbers are near those that both ends have sent. sent: number behind
-// the furthest data of its sender; others: of the other end. A forger who sees no packet of both ends does not know them. A
-// segment that does not fit begins no turn, gets no credits, and does not change what is known of the ends.
-WEIR_INLINE int credit_fits(weir_u32 seq, weir_u32 sent, weir_u32 ack, weir_u32 others)
-{
-	return ((seq - sent + CREDIT_REACH) | (ack - others + CREDIT_REACH)) < 2 * CREDIT_REACH; // a power of 2: both are below it
-}
-
 // Reports whether data that begins a turn is a request: the other end has nothing in flight. One more: its FIN.
 WEIR_INLINE int credit_is_request(weir_u32 ack, weir_u32 others) { return ack - others <= 1; }
+
+// Reports whether a FIN is directly behind the furthest data of its end. The other end discards one that is not. fin: behind it.
+WEIR_INLINE int credit_ends_at(weir_u32 fin, weir_u32 sent) { return fin - sent <= 1; }
 
 // Returns the length of a full segment of the end whose data is acknowledged. It may be half of the MSS: Linux cuts segments
 // to half of the largest window that it was offered (tcp_bound_to_half_wnd).

@@ -23,7 +23,7 @@ WEIR_INLINE weir_u64 credit_step_ns(const struct credit_config *config)
 // Reports whether requests are held already. One more must stay behind them.
 WEIR_INLINE int credit_holds(const struct credit_config *config, const struct credit_state *state, weir_u64 now_ns)
 {
-	return state->held_ns && now_ns - state->held_ns < CREDIT_HOLD_STEPS * credit_step_ns(config);
+	return state->held_ns && (long long)(now_ns - state->held_ns) < (long long)(CREDIT_HOLD_STEPS * credit_step_ns(config));
 }
 
 // Returns the backlog with the answers to requests that are held, less the share that answers do not use.
@@ -62,7 +62,8 @@ WEIR_INLINE int credit_is_full(const struct credit_config *config, struct credit
 	}
 	if (!state->full_ns)
 		state->full_ns = now_ns;
-	return now_ns - state->full_ns < (backlog_bytes > credit_filled(config) ? config->wait_ns : CREDIT_HOLD_MAX_NS);
+	return (long long)(now_ns - state->full_ns) <
+	       (long long)(backlog_bytes > credit_filled(config) ? config->wait_ns : CREDIT_HOLD_MAX_NS);
 }
 
 // Returns the time for which the clock counts a promise, in ns.

@@ -7,12 +7,13 @@
 
 #include "credit_state.h"
 
-// Moves the sums of promises that are not used yet on to the span of this time.
+// Moves the sums of promises that are not used yet on to the span of this time. Another processor may have read an earlier time, and come
+// later: the span before stays.
 WEIR_INLINE void credit_owes_until(const struct credit_config *config, struct credit_state *state, weir_u64 now_ns)
 {
 	weir_u64 span = now_ns / (config->wait_ns ? config->wait_ns : 1);
 
-	if (span == state->owed_span)
+	if (span == state->owed_span || span + 1 == state->owed_span)
 		return;
 	state->owed_before_bytes = span == state->owed_span + 1 ? state->owed_bytes : 0;
 	state->owed_bytes = 0;

@@ -68,7 +68,12 @@ type lawtraceConnection struct {
 		Offered      uint32
 		Granted      uint32
 		Sent         uint32
-		Zero         [3]uint32
+		Stray        struct {
+			_    structs.HostLayout
+			From uint32
+			To   uint32
+		}
+		Zero [1]uint32
 	}
 	Released [2]uint32
 	Request  [2]uint32
