@@ -353,7 +353,7 @@ func (a *agents) apply(now time.Duration, ag *agent, role int) {
 	}
 }
 
-// describe tells policies, the store and the messengers what an agent has.
+// describe passes what an agent has to policies, the store and the messengers.
 func (a *agents) describe(ag *agent) {
 	sw, vms := ag.inventories[0].whole, ag.inventories[1].whole
 	both := &weirv1.Inventory{Ports: sw.GetPorts(), Laws: sw.GetLaws(), Guests: vms.GetGuests(), Hypervisor: vms.GetHypervisor()}

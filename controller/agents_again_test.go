@@ -83,7 +83,7 @@ func TestAgents_DeadlinesBeforeVMs(t *testing.T) {
 	}
 }
 
-// What agents have now limits guarantees as what is stored of them does: by the switch ports that lead to a host, too.
+// The switch ports that lead to a host limit its guarantees, at the controller as in the store.
 func TestAgents_LivePortsLimitGuarantees(t *testing.T) {
 	r := newReports()
 	r.host(0, "h1", 7, 1, map[uint32]string{1: "10.0.0.1"})
