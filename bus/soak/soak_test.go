@@ -94,7 +94,7 @@ func BenchmarkStallWithoutWeir(b *testing.B) {
 	var stalls []time.Duration
 	for range b.N {
 		streams := h.Path(0).NewStreams(b, testnet.PeerIPv4(0), 2)
-		<-time.After(time.Second) // what is measured needs time
+		<-time.After(time.Second)
 		stalls = append(stalls, streams.LongestGap())
 		streams.Stop()
 	}

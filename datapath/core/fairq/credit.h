@@ -14,8 +14,8 @@
 //              smaller
 //   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
 //              clock then counts the answer as drained, although it still has to come
-//   credit     an opening packet, or while the port paces every ACK, leaves when the clock allows it. Until then it waits
-//              in the parking queue (datapath/park)
+//   credit     an opening packet needs one, and while the port paces every ACK needs one, too. The packet leaves when the clock
+//              allows it. Until then it waits in the parking queue (datapath/park)
 //   sent again data that its end had sent before costs nothing by itself: the queue shows it, and corrections take it off. With a
 //              charge it would count twice, and the line would idle afterwards. An end that has measured short round trips
 //              probes for losses as soon as its answers take longer, although nothing is lost, for some round trips (RFC 8985 7.2)
@@ -31,10 +31,10 @@
 //   bytes       u32, frames as the buffer counts them. ns = bytes * byte_ns_q20 >> 20, rounded down.
 //   factor      of the cost of promises, in 1024ths, 32 .. 1024: the mean share of a promise that recent answers used. A
 //               tiny answer does not use it: without the factor such answers would wait although the line is idle.
-//   handshakes  share of the promises in SYN-ACKs that are used, in 2^20ths: a SYN-ACK takes 1/2048 of it, an end that uses such a
-//               promise adds 1/2048. From 1/2 on a SYN-ACK costs what its promise does; below that 2 * share of it; below 1/8
-//               nothing, so it does not wait. A flood of SYNs thus takes no credits from flows that use theirs. A span adds
-//               1/128 of what the share lacks.
+//   handshakes  share of the promises in SYN-ACKs that are used, in 2^20ths. A SYN-ACK: share -= share / 2048. A promise of one that is
+//               used: share += 1 / 2048. A span: share += (1 - share) / 128. A SYN-ACK costs its promise, times 1 if the share is
+//               1/2 or more, times 2 * share if it is 1/8 or more, else 0. So a flood of SYNs takes no credits from flows that
+//               use theirs.
 //   owed        a promise counts from when it is given until its end sends data, for wait_ns to 2 wait_ns at most: there are
 //               two sums, of this span of wait_ns and of the one before it. An end that uses its promise after the clock
 //               has forgotten it is charged again.
