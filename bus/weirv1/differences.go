@@ -16,6 +16,8 @@ type Differences struct {
 	ports       map[uint32]*portBefore
 	order       []*portBefore // as the last report listed them: the next one mostly has the same order
 	sources     int
+	messages    uint64 // of telemetry
+	looked      uint64 // message at which unlisted sources were looked for
 
 	readings []telemetry.Port // memory of the events
 	arrivals []telemetry.PortArrivals
@@ -31,10 +33,19 @@ type lastReport struct {
 type portBefore struct {
 	n             uint32
 	counted       telemetry.Port // its counters alone
-	byVM          map[uint32]uint64
+	byVM          map[uint32]sourceBefore
 	seen, arrived bool
 	arrivals      *Arrivals
 }
+
+// sourceBefore is what a source had, and the message that listed it last.
+type sourceBefore struct{ marks, listed uint64 }
+
+// unlisted is after how many messages a source that none has listed is forgotten: two messages with all sources came in this time.
+const unlisted = 3 * wholeEvery
+
+// knownSources is how many sources are known: those that the agent lists, and as many that it has forgotten since.
+const knownSources = 2 * MaxSources
 
 // begin notes a message. It returns the time since the message before, on the agent's clock, and false for a message that is
 // older than one before.
@@ -67,7 +78,7 @@ func (d *Differences) port(n uint32, at *portBefore, whole bool, seen func(*port
 			clear(d.order)
 			d.telemetry.whole, d.events.whole, whole = false, false, false
 		}
-		p = &portBefore{n: n, arrivals: &Arrivals{}, byVM: map[uint32]uint64{}}
+		p = &portBefore{n: n, arrivals: &Arrivals{}, byVM: map[uint32]sourceBefore{}}
 		d.ports[n] = p
 	}
 	known = *seen(p) || whole
@@ -94,6 +105,7 @@ func (d *Differences) Telemetry(m *Telemetry) *telemetry.Telemetry {
 	if since == 0 {
 		since = time.Duration(m.GetIntervalNs())
 	}
+	d.messages++
 	d.readings = sized(d.readings, len(m.GetPorts()))
 	d.order = sized(d.order, len(m.GetPorts()))
 	for i, r := range m.GetPorts() {
@@ -140,17 +152,35 @@ func (d *Differences) marks(p *portBefore, r *PortReport, known bool, out []tele
 	for _, s := range r.GetSources() {
 		before, had := p.byVM[s.GetVm()]
 		if !had {
-			if d.sources == MaxSources { // of an agent that lists more than it may: they stay in the port's sum
+			if d.sources >= knownSources && !d.forgetsUnlisted() { // of an agent that lists more than it may: they stay in the port's sum
 				continue
 			}
 			d.sources++
 		}
-		p.byVM[s.GetVm()] = s.GetMarkedPackets()
-		if n := less(s.GetMarkedPackets(), before); n > 0 && (had || known) {
+		p.byVM[s.GetVm()] = sourceBefore{s.GetMarkedPackets(), d.messages}
+		if n := less(s.GetMarkedPackets(), before.marks); n > 0 && (had || known) {
 			out = append(out, telemetry.VMMarks{VM: law.VM(s.GetVm()), Packets: n})
 		}
 	}
 	return out
+}
+
+// forgetsUnlisted removes the sources that the agent has forgotten, and reports whether there is room then. It looks once in wholeEvery
+// messages.
+func (d *Differences) forgetsUnlisted() bool {
+	if d.looked != 0 && d.messages-d.looked < wholeEvery {
+		return false
+	}
+	d.looked = d.messages
+	for _, p := range d.ports {
+		for vm, s := range p.byVM {
+			if d.messages-s.listed > unlisted {
+				delete(p.byVM, vm)
+				d.sources--
+			}
+		}
+	}
+	return d.sources < knownSources
 }
 
 // Arrivals returns the event of a message, which must come from a decoder and is kept. The event and its memory are valid until

@@ -14,6 +14,7 @@ type Totals struct {
 	ports    map[uint32]*portTotals
 	sources  int // at all ports together
 	readings uint64
+	looked   uint64 // reading at which quiet sources were looked for
 }
 
 // portTotals is what was counted at a port, and in how many readings in a row nothing changed there.
@@ -99,7 +100,7 @@ func (t *Totals) marks(p *portTotals, by []telemetry.VMMarks) {
 		s := p.byVM[v.VM]
 		switch {
 		case s != nil:
-		case v.VM == 0 || t.sources == MaxSources: // they stay without a name
+		case v.VM == 0 || t.sources >= MaxSources && !t.forgetsQuiet(): // they stay without a name
 			p.report.FurtherMarks += v.Packets
 			continue
 		default:
@@ -113,6 +114,26 @@ func (t *Totals) marks(p *portTotals, by []telemetry.VMMarks) {
 			s.quiet = 0
 		}
 	}
+}
+
+// forgetsQuiet removes the sources that a whole message has listed since their last mark, and reports whether there is room then. Their
+// counts begin at 0 again. It looks once in wholeEvery readings.
+func (t *Totals) forgetsQuiet() bool {
+	if t.looked != 0 && t.readings-t.looked < wholeEvery {
+		return false
+	}
+	t.looked = t.readings
+	for _, p := range t.ports {
+		p.sources = slices.DeleteFunc(p.sources, func(s *sourceTotals) bool {
+			if s.quiet <= wholeEvery {
+				return false
+			}
+			delete(p.byVM, law.VM(s.Vm))
+			t.sources--
+			return true
+		})
+	}
+	return t.sources < MaxSources
 }
 
 // Arrivals adds a reading, and returns its message without an origin; nil: nothing began or ended. The message is valid until

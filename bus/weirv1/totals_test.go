@@ -281,3 +281,64 @@ func TestInventory_Parts(t *testing.T) {
 		t.Error("a VM in two parts")
 	}
 }
+
+// A switch lists as many sources of marks as it may. Those that are quiet make room for others at the agent and at the controller, and
+// those that come back count right.
+func TestTotals_QuietSourcesMakeRoom(t *testing.T) {
+	const every = 5 * time.Millisecond
+	totals, d, decoder := NewTotals(), Differences{}, TelemetryDecoder{}
+	var sequence uint64
+	got := sums{}
+	read := func(by ...telemetry.VMMarks) {
+		t.Helper()
+		e := &telemetry.Telemetry{At: 1, T: every}
+		for n := range uint32(4) { // a quarter of the VMs at each port
+			p := telemetry.Port{N: n + 1, Packets: 100_000}
+			for _, v := range by {
+				if uint32(v.VM)%4 == n {
+					p.Marks.ByVM = append(p.Marks.ByVM, v)
+					p.Marks.Packets += v.Packets
+				}
+			}
+			e.Ports = append(e.Ports, p)
+		}
+		m := totals.Telemetry(e)
+		sequence++
+		m.Origin = &Origin{Incarnation: 1, Sequence: sequence, StampNs: sequence * uint64(every)}
+		b, err := Encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err = decoder.Decode(b); err != nil {
+			t.Fatal(err)
+		}
+		got.add(d.Telemetry(m))
+	}
+	marks := func(first, n, packets int) (by []telemetry.VMMarks) {
+		for vm := first; vm < first+n; vm++ {
+			by = append(by, telemetry.VMMarks{VM: law.VM(vm), Packets: uint64(packets)})
+		}
+		return by
+	}
+	read(marks(1, MaxSources, 3)...)
+	read(marks(MaxSources+1, 10, 7)...) // no room
+	rest := got.at(2).Rest
+	if of := law.VM(MaxSources + 1); rest == 0 || got.at(uint32(of)%4 + 1).ByVM[of] != 0 {
+		t.Fatalf("%d marks without a name at port 2, VM %d has %d", rest, of, got.at(uint32(of)%4 + 1).ByVM[of])
+	}
+	for range unlisted + wholeEvery {
+		read()
+	}
+	for range 3 {
+		read(marks(MaxSources+1, 10, 7)...)
+	}
+	read(marks(1, 10, 2)...)
+	for i, want := range map[law.VM]uint64{1: 5, 10: 5, 11: 3, MaxSources + 1: 21, MaxSources + 10: 21} {
+		if n := got.at(uint32(i)%4 + 1).ByVM[i]; n != want {
+			t.Errorf("VM %d has %d marks, want %d", i, n, want)
+		}
+	}
+	if n := got.at(2).Rest; n != rest {
+		t.Errorf("%d marks more without a name", n-rest)
+	}
+}
