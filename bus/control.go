@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +18,10 @@ import (
 )
 
 const (
-	maxAgents     = MaxConnections // that a controller knows
-	agentMessages = 4096           // of all agents that wait for this process; more are lost
+	maxAgents     = MaxConnections   // that a controller knows
+	agentMessages = 4096             // of all agents that wait for this process; more are lost
+	forgetAfter   = 10 * time.Minute // of silence an agent is forgotten, if there are maxAgents
+	forgetEvery   = time.Minute      // is the least time between two looks for such agents
 )
 
 // Inbox receives what agents send to a controller. Telemetry waits in one place per agent: a newer report replaces one that was
@@ -31,6 +34,7 @@ type Inbox struct {
 
 	mu     sync.Mutex
 	agents map[string]*sender
+	forgot time.Time // when silent agents were looked for
 	ready  []*sender // those with telemetry that is not read
 	came   time.Time // the message that Next returned last
 	wake   chan struct{}
@@ -44,6 +48,7 @@ type sender struct {
 	newest []byte
 	came   time.Time // newest
 	queued bool
+	heard  time.Time
 }
 
 func newInbox(log *slog.Logger, wake chan struct{}) *Inbox {
@@ -100,22 +105,38 @@ func (b *Inbox) accept(m *nats.Msg, prefix string) *sender {
 		b.refuse("", "subject", fmt.Errorf("the subject %q has no agent's name", m.Subject))
 		return nil
 	}
+	now := time.Now()
 	b.mu.Lock()
 	s := b.agents[name]
+	if s == nil && len(b.agents) >= maxAgents {
+		b.forget(now)
+	}
 	if s == nil && len(b.agents) < maxAgents {
 		s = &sender{name: name, limit: rate.NewLimiter(MaxMessages, MaxMessages), bytes: rate.NewLimiter(MaxBytes, MaxBytes)}
 		b.agents[name] = s
+	}
+	if s != nil {
+		s.heard = now
 	}
 	b.mu.Unlock()
 	switch {
 	case s == nil:
 		b.refuse(name, "agents", fmt.Errorf("more than %d agents", maxAgents))
 		return nil
-	case !s.limit.Allow() || !s.bytes.AllowN(time.Now(), len(m.Data)):
+	case !s.limit.Allow() || !s.bytes.AllowN(now, len(m.Data)):
 		b.refuse(name, "rate", fmt.Errorf("more than %d messages or %d bytes a second", MaxMessages, MaxBytes))
 		return nil
 	}
 	return s
+}
+
+// forget removes agents that have been silent for long. The caller holds mu.
+func (b *Inbox) forget(now time.Time) {
+	if now.Sub(b.forgot) < forgetEvery {
+		return
+	}
+	b.forgot = now
+	maps.DeleteFunc(b.agents, func(_ string, s *sender) bool { return !s.queued && now.Sub(s.heard) >= forgetAfter })
 }
 
 func (b *Inbox) telemetry(m *nats.Msg) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -62,8 +63,9 @@ type Runner struct {
 
 	mu       sync.Mutex // guards commands and their order
 	commands *Commands
-	agents   []map[string]bool // by bucket
-	known    int               // agents of all buckets
+	agents   []map[string]time.Time // when they were heard, by bucket
+	known    int                    // agents of all buckets
+	forgot   time.Time              // when silent agents were looked for
 	beacons  uint64
 	stored   uint64 // the highest term in cfg.Term; of run's goroutine
 }
@@ -80,7 +82,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
 		cfg: cfg, events: make(chan lease.Event, 4096), stop: make(chan struct{}), cancel: cancel,
-		commands: NewCommands(lease.Holder{}, cfg.Buckets), agents: make([]map[string]bool, cfg.Buckets), stored: seen.Term,
+		commands: NewCommands(lease.Holder{}, cfg.Buckets), agents: make([]map[string]time.Time, cfg.Buckets), stored: seen.Term,
 	}
 	r.control, err = NewControl(ControlConfig{Client: cfg.Client, Events: r.agentEvents, Wake: cfg.Wake, Heartbeat: r.heartbeat})
 	if err != nil {
@@ -235,20 +237,37 @@ func (r *Runner) Plan(agent string, cause *weirv1.Origin, ports *weirv1.PortPlan
 
 // Saw notes that an agent exists, so that it is notified of new terms. Events do this by themselves.
 func (r *Runner) Saw(agent string) {
-	bucket := lease.Bucket(agent, r.cfg.Buckets)
+	bucket, now := lease.Bucket(agent, r.cfg.Buckets), time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.agents[bucket][agent] || r.known >= maxAgents {
+	if _, known := r.agents[bucket][agent]; known {
+		r.agents[bucket][agent] = now
+		return
+	}
+	if r.known >= maxAgents && !r.forget(now) {
 		return
 	}
 	if r.agents[bucket] == nil {
-		r.agents[bucket] = map[string]bool{}
+		r.agents[bucket] = map[string]time.Time{}
 	}
-	r.agents[bucket][agent] = true
+	r.agents[bucket][agent] = now
 	r.known++
 	if term, ok := r.commands.Holds(agent); ok {
 		r.announceTo(agent, bucket, term)
 	}
+}
+
+// forget removes agents that have been silent for long, and reports whether there is room then. The caller holds mu.
+func (r *Runner) forget(now time.Time) bool {
+	if now.Sub(r.forgot) < forgetEvery {
+		return false
+	}
+	r.forgot, r.known = now, 0
+	for _, of := range r.agents {
+		maps.DeleteFunc(of, func(_ string, heard time.Time) bool { return now.Sub(heard) >= forgetAfter })
+		r.known += len(of)
+	}
+	return r.known < maxAgents
 }
 
 // Ask announces the term to an agent again, if this controller holds its bucket: the agent then sends all that it has.

@@ -54,6 +54,7 @@ func vmName(n law.VM) string { return fmt.Sprintf("VM %d", n) }
 type addedVM struct {
 	VM
 	ifindex int
+	mtu     int // of the port
 }
 
 func newHostRole(cfg *Host, pin string, log *slog.Logger, alive func()) *hostRole {
@@ -225,7 +226,7 @@ func (r *hostRole) apply(h *host.Host, list []VM, devices map[string]switchd.Dev
 		if !there {
 			note(v.Number, fmt.Sprintf("there is no device %s: waiting for it", v.Port))
 		}
-		wanted[v.Number] = addedVM{v, d.Ifindex}
+		wanted[v.Number] = addedVM{v, d.Ifindex, d.MTU}
 		holder[d.Ifindex] = v.Number
 	}
 	for vm, was := range maps.Clone(r.added) {

@@ -114,6 +114,7 @@ func (r *rules) names() (out []string) {
 // Device is a device of this network namespace. Rate and Buffer are what its queue discipline reports; 0: nothing.
 type Device struct {
 	Ifindex int
+	MTU     int
 	Rate    law.Rate
 	Buffer  law.Bytes
 }
@@ -136,7 +137,7 @@ func Devices(wanted func(name string) bool, queues bool) (map[string]Device, err
 		if !wanted(a.Name) || attach.IsParking(l) {
 			continue
 		}
-		d := Device{Ifindex: a.Index}
+		d := Device{Ifindex: a.Index, MTU: a.MTU}
 		if queues {
 			s, err := readShaper(a, qdiscs[a.Index])
 			if err != nil {

@@ -6,6 +6,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -200,16 +201,23 @@ func Program(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anch
 	return l, err
 }
 
-// TelemetryProgram counts what leaves a port, so it stays the last one there.
-const TelemetryProgram = "weir_telemetry"
+// Programs that count what leaves a port, and so stay the last ones there.
+const (
+	TelemetryProgram = "weir_telemetry"
+	FlowsProgram     = "weir_flows"
+)
 
-// Last attaches a program at a port's egress, behind all others but the telemetry.
+// Last attaches a program at a port's egress, behind all others but those that count.
 func Last(p PortRef, prog *ebpf.Program) (link.Link, error) {
 	return atEgress(p, prog, func(_ uint64, chain *link.QueryResult) (link.Anchor, error) {
-		if n := len(chain.Programs); n > 0 && ProgramName(chain.Programs[n-1].ID) == TelemetryProgram {
-			return link.BeforeProgramByID(chain.Programs[n-1].ID), nil
+		anchor := link.Tail()
+		for _, p := range slices.Backward(chain.Programs) {
+			if name := ProgramName(p.ID); name != TelemetryProgram && name != FlowsProgram {
+				break
+			}
+			anchor = link.BeforeProgramByID(p.ID)
 		}
-		return link.Tail(), nil
+		return anchor, nil
 	})
 }
 

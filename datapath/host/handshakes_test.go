@@ -60,3 +60,31 @@ func TestHandshakes_FloodOfOneVM(t *testing.T) {
 		t.Errorf("of %d SYNs in %v %d are within the share of VM 1; want %d at most", flood, took, passed, most)
 	}
 }
+
+// A bridge floods SYNs for others to all VMs. They take nothing from a VM's share of handshakes.
+func TestHandshakes_FloodedFrames(t *testing.T) {
+	testroot.Need(t, "loads kernel programs")
+	const pending = 1024
+	h := newRig(t, host.Config{Connections: 4 * pending})
+	vm1, vm2 := placed{at: h.vm1}, placed{at: h.vm2}
+	s := &frames.Segment{
+		Link: frames.Link{Src: vmMAC, Dst: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}, IP: frames.IP{From: vmIPv4, To: otherIPv4}, ToPort: 80,
+		Seq: 1000, Flags: frames.SYN, Window: 60000, Options: scale7,
+	}
+	for i := range uint16(2 * pending) {
+		s.FromPort = 1024 + i
+		run(t, h.toVM2, s.Bytes(), vm1.at, 0)
+	}
+	own := &frames.Segment{
+		Link: frames.Link{Src: otherMAC, Dst: peerMAC}, IP: frames.IP{From: otherIPv4, To: peerIPv4}, FromPort: 40000, ToPort: 80,
+		Seq: 1000, Flags: frames.SYN, Window: 60000, Options: scale7,
+	}
+	run(t, h.up, own.Bytes(), vm2.at, 0)
+	back := *own
+	back.Src, back.Dst, back.From, back.To, back.FromPort, back.ToPort = own.Dst, own.Src, own.To, own.From, own.ToPort, own.FromPort
+	back.Seq, back.Ack, back.Flags = 5000, own.Seq+1, frames.SYN|frames.ACK
+	run(t, h.toVM2, back.Bytes(), h.up.at, 0)
+	if two := statsOf(t, h.Host, 2); two.Learnt != 1 || two.Unlearnt != 0 {
+		t.Errorf("%d handshakes of VM 2 are read, %d are beyond its share; want 1, 0", two.Learnt, two.Unlearnt)
+	}
+}

@@ -99,6 +99,8 @@ type Host struct {
 	flows   map[hostHostFlow]*keyed
 	indexes indexes
 	limiter *limiter
+	looked  uint64           // when the limiter was looked for, ns
+	lost    error            // why the limiter is gone; nil: it is there
 	swept   [Owners]uint64   // last heartbeats of owners whose grants Sweep has removed
 	cpus    []hostHostCounts // of one VM, a part for each CPU
 	came    came

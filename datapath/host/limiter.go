@@ -250,10 +250,57 @@ func (h *Host) findClasses() error {
 	return nil
 }
 
+// limiterLook is the time between two looks whether the limiter is still there, in ns.
+const limiterLook = 1e9
+
+// keepLimiter makes the limiter again if somebody has removed it, as Open vSwitch does when it adds the port. A queue discipline that somebody
+// else has put there stays: rate grants are refused then, and each call returns why.
+func (h *Host) keepLimiter(now uint64) error {
+	if h.limiter == nil || int64(now-h.looked) < limiterLook {
+		return h.lost
+	}
+	h.looked = now
+	ours, err := h.limiter.find()
+	switch {
+	case ours:
+		h.lost = nil
+		return nil
+	case err == nil:
+		err = h.remakeLimiter()
+	case !errors.As(err, new(*UplinkBusy)): // nothing is known
+		return err
+	}
+	h.lost = err
+	return err
+}
+
+// remakeLimiter puts HTB at the uplink, with the classes that VMs had.
+func (h *Host) remakeLimiter() error {
+	h.limiter.found = false
+	if err := h.limiter.create(uint64(h.cfg.Rate)); err != nil {
+		return err
+	}
+	for _, v := range h.vms {
+		if v.class == 0 {
+			continue
+		}
+		if err := h.makeClass(v, v.class); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limits reports whether the limiter is there.
+func (h *Host) limits() bool { return h.limiter != nil && h.lost == nil }
+
 // setRate sets the rate grant of a VM. The class exists before packets are sent to it.
 func (h *Host) setRate(v *vm, set grant, now uint64) error {
 	if h.limiter == nil {
 		return because{NoLimiter, errors.New("the uplink has no limiter: set the uplink's rate")}
+	}
+	if h.lost != nil {
+		return because{NoLimiter, h.lost}
 	}
 	if v.class == 0 {
 		if err := h.makeClass(v, set.Value); err != nil {
@@ -308,7 +355,7 @@ func (h *Host) rate(v *vm, now uint64) (bps uint64, err error) {
 // flush changes the classes whose rate has changed by more than 2 %, as many as the budget allows. The others wait for the next
 // call. A VM without a valid rate keeps its class: packets no longer take it.
 func (h *Host) flush(now uint64) error {
-	if h.limiter == nil {
+	if !h.limits() {
 		return nil
 	}
 	for _, v := range h.vms {

@@ -172,3 +172,54 @@ func TestLimiter_Coalesces(t *testing.T) {
 		t.Errorf("the change that waited was lost: the class has %v", has)
 	}
 }
+
+// Somebody removes the limiter while a VM has a rate: it is made again, with the VM's class. Another queue discipline in its place
+// stays, and rates are refused as long as it is there.
+func TestLimiter_MadeAgain(t *testing.T) {
+	n := testnet.NewHypervisor(t, 1, 1, testnet.PathOptions{})
+	h := open(t, n, host.Config{Rate: 200e6})
+	if err := h.Heartbeat(1); err != nil {
+		t.Fatal(err)
+	}
+	grant := law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: 30e6, Lease: time.Minute}
+	set(t, h, grant)
+	root := func(change func(link netlink.Link) error) {
+		t.Helper()
+		err := n.Uplink.In(func() error {
+			link, err := netlink.LinkByIndex(n.Uplink.Ifindex)
+			if err != nil {
+				return err
+			}
+			return change(link)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(link netlink.Link) error {
+		return netlink.QdiscDel(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: 0x57480000}))
+	}
+	foreign := func(link netlink.Link) *netlink.GenericQdisc {
+		return &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(9, 0)}, QdiscType: "pfifo"}
+	}
+	again := func() {
+		t.Helper()
+		testnet.Until(t, "the limiter is made again", func() bool {
+			_ = errors.Join(h.Heartbeat(1), h.Sweep()) // an error until then
+			return testnet.Queue(t, n.Uplink).Kind == "htb" && statsOf(t, h, 1).Rate == 30e6
+		})
+	}
+	again() // nothing happens
+	root(remove)
+	again()
+	root(remove)
+	root(func(link netlink.Link) error { return netlink.QdiscAdd(foreign(link)) })
+	var busy *host.UplinkBusy
+	testnet.Until(t, "the other queue discipline is noticed", func() bool { return errors.As(h.Sweep(), &busy) })
+	if err := errors.Join(h.Heartbeat(1), h.SetGrant(grant)); !errors.As(err, &busy) || testnet.Queue(t, n.Uplink).Kind != "pfifo" {
+		t.Errorf("a rate behind a %s: %v", testnet.Queue(t, n.Uplink).Kind, err)
+	}
+	root(func(link netlink.Link) error { return netlink.QdiscDel(foreign(link)) })
+	again()
+	set(t, h, grant)
+}

@@ -393,3 +393,45 @@ func TestHost_Killed(t *testing.T) {
 		t.Errorf("released after %v, longest stall %v", took, gap)
 	}
 }
+
+// While no process runs, two VMs change their ports. The next process adds both, and each port checks its own VM.
+func TestHost_PortsChangeHands(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "host")
+	n := testnet.NewHypervisor(t, 2, 1, testnet.PathOptions{})
+	c := host.Config{Uplink: n.Uplink, Pin: dir, Version: "test"}
+	first, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n.Guests {
+		add(t, first, n, i)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := host.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := second.Purge(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range n.Guests {
+		v := host.VM{Number: law.VM(2 - i), Port: n.Ports[i], MAC: n.MACs[i], Addresses: n.Addresses(i)}
+		if err := second.AddVM(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n.Guests {
+		n.Path(i).NewStreams(t, testnet.PeerIPv4(0), 1).Stop()
+		if s := statsOf(t, second, law.VM(2-i)); s.Sent == 0 || s.SpoofedMAC+s.SpoofedIP != 0 {
+			t.Errorf("VM %d: %+v", 2-i, s)
+		}
+	}
+	var taken error
+	if taken = second.AddVM(host.VM{Number: 3, Port: n.Ports[0], MAC: n.MACs[0], Addresses: n.Addresses(0)}); taken == nil {
+		t.Error("a port that a VM of this process has was given to another one")
+	}
+}

@@ -59,7 +59,13 @@ func (h *Host) addVM(c *VM) error {
 	var owner uint32
 	known := h.vms[c.Number]
 	if err := h.maps.VmPorts.Lookup(entry.Ifindex, &owner); err == nil && (known == nil || known.id+1 != owner) {
-		return errors.New("another VM has this port: remove that VM first")
+		holder := h.withID(owner - 1)
+		if holder == nil || holder.attached != nil {
+			return errors.New("another VM has this port: remove that VM first")
+		}
+		if err := h.removeVM(holder); err != nil { // of an earlier process, whose VM is elsewhere now or gone
+			return err
+		}
 	}
 	if known == nil && len(h.vms) >= MaxVMs {
 		return fmt.Errorf("there are %d VMs already, the most", MaxVMs)
@@ -102,6 +108,16 @@ func (h *Host) addVM(c *VM) error {
 	}
 	h.vms[c.Number], h.used[v.id] = v, true
 	return h.setLeaf(v)
+}
+
+// withID returns the VM with this index; nil: none.
+func (h *Host) withID(id uint32) *vm {
+	for _, v := range h.vms {
+		if v.id == id {
+			return v
+		}
+	}
+	return nil
 }
 
 // clear clears what an earlier VM with this index left.
@@ -247,7 +263,7 @@ func (h *Host) removeVM(v *vm) error {
 			h.indexes.give(k.index)
 		}
 	}
-	if v.class != 0 {
+	if v.class != 0 && h.lost == nil {
 		errs = append(errs, h.limiter.removeClass(v.id))
 	}
 	delete(h.vms, v.number)

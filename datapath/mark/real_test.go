@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
+	"weir/datapath/flows"
 	"weir/datapath/mark"
 	"weir/datapath/telemetry"
 	"weir/datapath/testnet"
@@ -289,6 +290,14 @@ func TestMark_BeforeTelemetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tm.Close()
+	fl, err := flows.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	if err := fl.Add(flows.Port{PortRef: p.Port, N: 1}); err != nil {
+		t.Fatal(err)
+	}
 	attachMark(t, mark.Config{Tail: true}, p.Port)
 	_, chain, err := p.Port.Egress()
 	if err != nil {
@@ -298,7 +307,7 @@ func TestMark_BeforeTelemetry(t *testing.T) {
 	for _, at := range chain.Programs {
 		names = append(names, attach.ProgramName(at.ID))
 	}
-	if want := []string{"weir_mark", attach.TelemetryProgram}; !slices.Equal(names, want) {
+	if want := []string{"weir_mark", attach.TelemetryProgram, attach.FlowsProgram}; !slices.Equal(names, want) {
 		t.Errorf("programs %q, want %q", names, want)
 	}
 }

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,5 +119,57 @@ func TestTelemetry_AddAndRemove(t *testing.T) {
 	}
 	if err := tel.Remove(7); err == nil || !strings.Contains(err.Error(), "there is no port 7") {
 		t.Errorf("an unknown number: %v", err)
+	}
+}
+
+// The first of two ports is removed: the other one is still read. When the first is added again, each port has its own packets.
+func TestTelemetry_FirstPortRemoved(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1 << 20, NoIPv6: true})
+	testnet.Shape(t, p.In, 50e6, 1<<20, 10_000)
+	first, second := telemetry.Port{PortRef: p.Port, N: 1}, telemetry.Port{PortRef: p.In, N: 2}
+	tel := attachTo(t, telemetry.Config{Signals: allSignals, Room: 2}, first, second)
+	s := frames.Segment{}
+	s.From, s.To, s.TOS, s.Flags, s.FromPort, s.ToPort = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("11.0.0.1"), 3, frames.SYN, 1, 2
+	in := s.Append(nil)
+	send := func(place, packets int) {
+		t.Helper()
+		for range packets {
+			if _, err := tel.Program(place).Run(&ebpf.RunOptions{Data: in, Context: context(len(in), 0)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var reading telemetry.Reading
+	check := func(what string, want ...uint64) {
+		t.Helper()
+		read(t, tel, &reading)
+		var got []uint64
+		for i := range reading.Telemetry.Ports {
+			got = append(got, reading.Telemetry.Ports[i].Packets)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d packets, want %d", what, got, want)
+		}
+	}
+	send(0, 3)
+	send(1, 5)
+	check("both", 3, 5)
+	if err := tel.Remove(1); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		send(0, 7)
+		check("without the first", 7)
+	}
+	if err := tel.Add(first); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		send(0, 2)
+		send(1, 4)
+		check("the first one again, now behind the second", 2, 4)
+	}
+	if n := tel.Late(); n != 0 {
+		t.Errorf("%d readings waited", n)
 	}
 }

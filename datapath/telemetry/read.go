@@ -41,13 +41,13 @@ func (t *Telemetry) Read(r *Reading) error {
 	now := attach.MonotonicNs()
 	elapsed := time.Duration(now - t.last)
 	t.last = now
-	for i, p := range t.ports {
-		p.counts.flip(&t.shared.ports[i])
+	for _, p := range t.ports {
+		p.counts.flip(&t.shared.ports[p.id])
 	}
 	err := t.readQueues()
 	for i, p := range t.ports {
 		e, a := &r.Telemetry.Ports[i], &r.Arrivals.Ports[i]
-		h := &t.shared.ports[i].Half[p.counts.active^1]
+		h := &t.shared.ports[p.id].Half[p.counts.active^1]
 		if p.counts.settled(h) {
 			h.take(e, a)
 			p.counts.pending = false

@@ -140,6 +140,23 @@ static __always_inline __u64 *ack_clamp(struct __sk_buff *ctx, const struct segm
 	return window_write(ctx, s, field) ? &stats->unwritable : &stats->limited;
 }
 
+static __always_inline int same_mac(const struct host_vm *vm, const __u16 *mac)
+{
+	return vm->mac[0] == mac[0] && vm->mac[1] == mac[1] && vm->mac[2] == mac[2];
+}
+
+// Records a SYN or SYN-ACK towards the VM if the frame is for it. A bridge also floods frames for others to all its ports. A function of
+// its own, so that the verifier checks it once.
+__noinline int host_hears(struct __sk_buff *ctx, const struct segment *s, __u32 id)
+{
+	const struct host_vm *vm = bpf_map_lookup_elem(&vms, &id);
+	__u16 mac[3];
+
+	if (vm && !bpf_skb_load_bytes(ctx, 0, mac, sizeof(mac)) && same_mac(vm, mac))
+		host_learn(ctx, s, id);
+	return 0;
+}
+
 // Limits a segment towards the VM. Returns what ecn_agreed does.
 static __always_inline __u32 segment_clamp(struct __sk_buff *ctx, struct host_counts *stats, __u32 id)
 {
@@ -155,7 +172,7 @@ static __always_inline __u32 segment_clamp(struct __sk_buff *ctx, struct host_co
 		return ECN_DATA;
 	}
 	if (s.flags & TCP_SYN)
-		host_learn(ctx, &s, id);
+		host_hears(ctx, &s, id);
 	if ((s.flags & (TCP_ACK | TCP_RST)) == TCP_ACK) {
 		said = &stats->ungranted;
 		if (g && g->windows)

@@ -62,11 +62,6 @@ static __always_inline int may_send_from(const struct host_vm *vm, const __u32 *
 	return 0;
 }
 
-static __always_inline int same_mac(const struct host_vm *vm, const __u16 *mac)
-{
-	return vm->mac[0] == mac[0] && vm->mac[1] == mac[1] && vm->mac[2] == mac[2];
-}
-
 // Judges the upper protocol, whose header begins at l4.
 static __always_inline enum guest_verdict guest_protocol(struct __sk_buff *ctx, __u8 protocol, __u32 l4)
 {
