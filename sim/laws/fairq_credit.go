@@ -167,14 +167,14 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, b
 	if at.paces() {
 		ask.Pacing = 1
 	}
-	if sender.Flags&native.EndFIN != 0 {
+	if sender.Flags&native.EndFIN != 0 && native.CreditEndsAt(sender.Next, s.Sent) {
 		ask.Ends = 1
 	}
 	if t.until[from] > now || t.released[1-from] == native.CreditHeld {
 		ask.Behind = 1
 	}
 	if !ask.Concerned() {
-		q.limit(c, pk, now)
+		q.limit(c, pk, true, now)
 		return network.Pass
 	}
 	ask.FloorBytes = q.sw.state.Floor(int(at.id)-1, e.MSS, 0)
@@ -192,7 +192,7 @@ func (q *fairQPort) credited(c *connection, pk *network.Packet, at *fairQPort, b
 	if answer.Renewed != 0 {
 		t.live[1-from] = event.Time(answer.LiveNs)
 	}
-	q.limit(c, pk, now)
+	q.limit(c, pk, true, now)
 	if s.Opens == native.CreditOpens {
 		t.request[from], t.released[1-from] = pk.Seq(), native.CreditWaits
 	}

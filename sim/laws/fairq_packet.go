@@ -55,7 +55,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) network.Verdict 
 		return network.Pass
 	}
 	if !belongs {
-		q.limit(c, pk, now)
+		q.limit(c, pk, false, now)
 		return q.keeps(pk, now)
 	}
 	if q.sw.credit != 0 && pk.Flags()&network.FIN != 0 {
@@ -241,20 +241,20 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, begins, e
 	if at := q.sw.at(c.ends[1-side(pk)].Port); at != nil && at.credits != nil {
 		return q.credited(c, pk, at, begins, enters, now)
 	}
-	q.limit(c, pk, now)
+	q.limit(c, pk, true, now)
 	return network.Pass
 }
 
-// limit writes the window of an acknowledgement.
-func (q *fairQPort) limit(c *connection, pk *network.Packet, now event.Time) {
+// limit writes the window of an acknowledgement. Promises limit those that belong to their connection.
+func (q *fairQPort) limit(c *connection, pk *network.Packet, belongs bool, now event.Time) {
 	from := side(pk)
 	e, sender := &c.ends[from], &c.ends[1-from]
 	at, apart := q.sw.at(sender.Port), uint64(0)
 	if at == nil {
 		at, apart = q.sw.at(sender.Assumed), 1
 	}
-	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 || at.promised(sender) {
-		q.ask(c, pk, at, uint8(apart), now)
+	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 || belongs && at.promised(sender) {
+		q.ask(c, pk, at, uint8(apart), belongs, now)
 		return
 	}
 	// The answer depends on these two numbers only. Most flows of a port ask the same question until its window
@@ -291,10 +291,10 @@ func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, a
 }
 
 // ask asks core about an ACK, and does not keep the answer.
-func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart uint8, now event.Time) {
+func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart uint8, belongs bool, now event.Time) {
 	from := side(pk)
 	a := q.question(&c.ends[from], pk, at, apart)
-	if q.sw.credit != 0 {
+	if q.sw.credit != 0 && belongs {
 		a.Promise, a.Credit = uint32(c.ends[1-from].Promise), 1
 	}
 	id := -1

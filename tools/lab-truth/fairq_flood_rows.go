@@ -60,16 +60,8 @@ func (b *floodBench) waits() ([]row, error) {
 
 // state compares the kernel's tables with those before the flood.
 func (b *floodBench) state(d *deluge, spans [2][]*span, before map[flowEnds]fairq.Connection) ([]row, error) {
-	var counts []uint32
-	for _, s := range spans[1] {
-		counts = append(counts, s.counts...)
-	}
-	right := 0
-	for _, c := range counts {
-		if c == activeFlows {
-			right++
-		}
-	}
+	without, least, most := rightCounts(spans[0])
+	with, leastNow, mostNow := rightCounts(spans[1])
 	after, err := b.activeEntries()
 	if err != nil {
 		return nil, err
@@ -97,8 +89,8 @@ func (b *floodBench) state(d *deluge, spans [2][]*span, before map[flowEnds]fair
 		return nil, err
 	}
 	count := row{
-		what: "   samples with the right count of flows", ours: float64(right), reference: float64(len(counts)), limit: 0.99, atLeast: true,
-		note: fmt.Sprintf("%d to %d of %d", slices.Min(counts), slices.Max(counts), activeFlows),
+		what: "   samples with the right count of flows", ours: 100 * with, reference: 100 * without, unit: "%", limit: 0.99, atLeast: true,
+		note: fmt.Sprintf("%d to %d of %d, without %d to %d", leastNow, mostNow, activeFlows, least, most),
 	}
 	if d.forges {
 		count.limit, count.note = 0, count.note+": may be off during the flood"
@@ -111,6 +103,21 @@ func (b *floodBench) state(d *deluge, spans [2][]*span, before map[flowEnds]fair
 			note: fmt.Sprintf("%d half-open ones wait at the receiver", half)},
 		{what: "   half-open connections recorded, of the limit", ours: float64(pending), reference: float64(limit), limit: 1, atMost: true},
 	}, nil
+}
+
+// rightCounts returns the share of samples with the right count of flows, and the least and the largest count.
+func rightCounts(spans []*span) (share float64, least, most uint32) {
+	var counts []uint32
+	for _, s := range spans {
+		counts = append(counts, s.counts...)
+	}
+	right := 0
+	for _, c := range counts {
+		if c == activeFlows {
+			right++
+		}
+	}
+	return float64(right) / float64(len(counts)), slices.Min(counts), slices.Max(counts)
 }
 
 // settled returns the count of flows once it is right, or after a second.
