@@ -73,9 +73,9 @@ soak-controller: deps-test ## 100 changes between two controllers, killed or sto
 	@scripts/need-root
 	$(GO) test -timeout 120m -run '^$$' -bench TwoControllers -benchtime 100x ./controller
 
-soak-bus: deps-test ## 100 faults of controllers, agent, bus, Open vSwitch, links, disks and clocks while a VM sends, with a bus of three servers and an embedded one: 10 minutes; TestFaults makes 4
+soak-bus: deps-test ## 100 faults of controllers, agent, bus, Open vSwitch, links, disks and clocks while a VM sends, with a bus of three servers and an embedded one: 12 minutes; TestFaults makes 4
 	@scripts/need-root
-	$(GO) test -timeout 60m -run '^$$' -bench '^BenchmarkFaults$$' -benchtime 100x -v ./bus/soak
+	$(GO) test -timeout 60m -run '^$$' -bench '^Benchmark(StallWithoutWeir|Faults)$$' -benchtime 100x -v ./bus/soak
 
 race: deps-test ## the race detector where a process serves VMs from goroutines of its own: the metadata address, and weir agent: some minutes
 	@scripts/need-root
