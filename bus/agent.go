@@ -83,6 +83,7 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 		a.conn.Close()
 		return nil, err
 	}
+	a.conn.settle()
 	return a, nil
 }
 
