@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -94,7 +93,7 @@ type agent struct {
 	has   map[law.VM]inventory.VM // that it reports; claims has who may have them
 	at    map[netip.Addr]law.VM   // addresses of its VMs; claims has who may have them
 
-	numbered [2]uint64        // incarnations of the agent that have the numbers of its roles
+	numbered [2]uint64        // incarnations of the agent that said the numbers of its roles last
 	left     [2]time.Duration // when a role got another number, on the core's clock; 0: never
 	missed   bool             // a deadline of an unknown VM was refused since the host's last inventory
 
@@ -108,77 +107,6 @@ func newAgents(core *Core, log *slog.Logger) *agents {
 		switches: claims[law.Switch]{}, hosts: claims[law.Host]{}, vms: claims[law.VM]{}, addresses: claims[netip.Addr]{},
 		orders: map[*agent][]law.Grant{}, results: map[string]uint64{}, refused: map[string]uint64{},
 	}
-}
-
-// letters are messages that wait for the laws, those of each agent in their order, agents in turn.
-type letters struct {
-	mu      sync.Mutex
-	byAgent map[string]*queue[*weirv1.Events]
-	ring    queue[string] // agents in byAgent, each once; of leaves empty queues there
-	dropped uint64
-}
-
-// arrived queues a message of an agent, and wakes the laws. It may be called by any goroutine.
-func (a *agents) arrived(name string, e *weirv1.Events) {
-	l := &a.mail
-	l.mu.Lock()
-	q := l.byAgent[name]
-	switch {
-	case q == nil:
-		q = &queue[*weirv1.Events]{}
-		l.byAgent[name] = q
-		l.ring.push(name)
-	case q.len() >= eventsWaiting:
-		l.dropped++
-		l.mu.Unlock()
-		return
-	}
-	q.push(e)
-	l.mu.Unlock()
-	a.core.turns.nudge()
-}
-
-func (l *letters) next() (name string, e *weirv1.Events, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.ring.len() > 0 {
-		name = l.ring.pop()
-		q := l.byAgent[name]
-		if q.len() > 0 {
-			e, ok = q.pop(), true
-		}
-		if q.len() > 0 {
-			l.ring.push(name)
-		} else {
-			delete(l.byAgent, name)
-		}
-		if ok {
-			return name, e, true
-		}
-	}
-	return "", nil, false
-}
-
-// waits reports whether messages of an agent wait.
-func (l *letters) waits(name string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.byAgent[name]
-	return q != nil && q.len() > 0
-}
-
-// of takes the messages of an agent that wait.
-func (l *letters) of(name string) (list []*weirv1.Events) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.byAgent[name]
-	if q == nil {
-		return nil
-	}
-	for q.len() > 0 {
-		list = append(list, q.pop())
-	}
-	return list
 }
 
 // step takes one message of each kind, if there are any. It reports whether there were. Events of an agent come before its report: the report
@@ -288,9 +216,10 @@ func has[N comparable](a *agents, ag *agent, all claims[N], own *N, n N, role in
 		return false
 	}
 	if *own == none {
-		*own, ag.numbered[role] = n, ag.origin.GetIncarnation()
+		*own = n
 		all.add(n, ag)
 	}
+	ag.numbered[role] = ag.origin.GetIncarnation()
 	if of := all.of(n); of != ag {
 		a.refuse(ag, "claimed", fmt.Sprintf("agent %s has %s %v", of.name, kind, n))
 		return false
@@ -301,11 +230,7 @@ func has[N comparable](a *agents, ag *agent, all claims[N], own *N, n N, role in
 // mayChange reports whether the number of a role may become another one: the agent restarted, and the last change is as long ago as an
 // agent is silent before its number is forgotten.
 func (a *agents) mayChange(ag *agent, role int) bool {
-	if ag.numbered[role] == ag.origin.GetIncarnation() || ag.left[role] != 0 && ag.heard-ag.left[role] < agentSilence {
-		return false
-	}
-	ag.left[role] = max(ag.heard, 1)
-	return true
+	return ag.numbered[role] != ag.origin.GetIncarnation() && (ag.left[role] == 0 || ag.heard-ag.left[role] >= agentSilence)
 }
 
 // refuse counts a message that has no effect, and logs the first of its reason, the second, the fourth, and so on.
@@ -468,7 +393,7 @@ func (a *agents) leave(ag *agent) {
 
 // leaveRole forgets what an agent has in a role. Its next inventory says what it has under its new number.
 func (a *agents) leaveRole(ag *agent, role int) {
-	ag.inventories[role] = agent{}.inventories[role]
+	ag.inventories[role], ag.left[role] = agent{}.inventories[role], max(ag.heard, 1)
 	if role == 0 {
 		a.leaveSwitch(ag)
 		ag.laws = taken{}

@@ -35,6 +35,10 @@ func TestAgents_RestartWithAnotherNumber(t *testing.T) {
 	if r.host(7*time.Second, "h1", 11, 3, vms); r.law.said[len(r.law.said)-1] != "host 11: [1]" {
 		t.Errorf("the law saw %q", r.law.said)
 	}
+	r.host(9*time.Second, "h1", 11, 4, vms) // it restarted with the same number
+	if r.host(9*time.Second, "h1", 12, 4, vms); r.refused["host"] != 3 || r.hosts.of(11) != r.known["h1"] {
+		t.Errorf("refused %v: the process has said its number", r.refused)
+	}
 	sw := func(now time.Duration, number, incarnation uint64) {
 		r.serial++
 		i := &weirv1.Inventory{Serial: r.serial, Parts: 1, Ports: []*weirv1.SwitchPort{{Port: 1, Name: "swp1"}}}

@@ -92,7 +92,11 @@ func (r *hostRole) follow(devices map[string]switchd.Device, o *Options) {
 			return
 		}
 	}
-	r.wrong.report(r.apply(h, r.cfg.VMs, devices))
+	wrong := r.apply(h, r.cfg.VMs, devices)
+	if err := h.KeepLimiter(); err != nil {
+		wrong["the limiter of "+r.cfg.Uplink] = err.Error()
+	}
+	r.wrong.report(wrong)
 	r.answer()
 	r.learn()
 }

@@ -99,7 +99,7 @@ func (h *half) returnMarks(now time.Duration) {
 	h.mu.Lock()
 	peers := h.peers
 	h.mu.Unlock()
-	out, marks, strange := p.judge(now, peers)
+	out, marks, strange := p.step(now, peers)
 	if w := p.law.Wake(); w != 0 && w <= now {
 		out = p.law.Step(now, law.Tick{}, out)
 	}
@@ -115,9 +115,9 @@ func (h *half) returnMarks(now time.Duration) {
 	p.flush(now)
 }
 
-// judge steps the law with the marks that came from peers. The source of others may be forged, and each would take a place in the law's
+// step passes the marks that came from peers to the law. The source of others may be forged, and each would take a place in the law's
 // table. It returns the law's actions, and how many marks came, in all and from strangers.
-func (p *pairs) judge(now time.Duration, from *peers) (out []law.Action, marks, strange uint64) {
+func (p *pairs) step(now time.Duration, from *peers) (out []law.Action, marks, strange uint64) {
 	for i := range p.came {
 		c := &p.came[i]
 		marks += c.Packets

@@ -129,12 +129,12 @@ func TestPairs_ForgedSources(t *testing.T) {
 	for i := range forged {
 		p.came = append(p.came, host.Came{VM: 1, Source: netip.AddrFrom4([4]byte{192, byte(i >> 16), byte(i >> 8), byte(i)}), Packets: 1})
 	}
-	out, marks, strange := p.judge(time.Second, to)
+	out, marks, strange := p.step(time.Second, to)
 	if len(out) != 0 || marks != forged || strange != forged {
 		t.Errorf("%d actions, %d marks, %d of strangers", len(out), marks, strange)
 	}
 	p.came = []host.Came{{VM: 2, Source: netip.MustParseAddr("10.0.0.9"), Packets: 40}}
-	if out, _, strange = p.judge(time.Second, to); len(out) != 1 || strange != 0 {
+	if out, _, strange = p.step(time.Second, to); len(out) != 1 || strange != 0 {
 		t.Errorf("%d actions for marks of a peer, %d of strangers", len(out), strange)
 	}
 }

@@ -70,8 +70,8 @@ func (r *role) reread() ([]string, error) {
 	if next.Name != r.cfg.Name {
 		return nil, fmt.Errorf("%s: name: %s became %s, but a running switch cannot change its name: restart it", r.cfg.File, r.cfg.Name, next.Name)
 	}
-	if was, is := titles(r.cfg.Laws), titles(next.Laws); !r.cfg.SameLaws(next) {
-		return nil, fmt.Errorf("%s: the laws were %s and became %s, but a running switch cannot change its laws: restart it", r.cfg.File, was, is)
+	if !r.cfg.SameLaws(next) {
+		return nil, fmt.Errorf("%s: the laws were %s and became %s, but a running switch cannot change its laws: restart it", r.cfg.File, titles(r.cfg.Laws), titles(next.Laws))
 	}
 	return r.become(next)
 }

@@ -253,15 +253,20 @@ func (h *Host) findClasses() error {
 // limiterLook is the time between two looks whether the limiter is still there, in ns.
 const limiterLook = 1e9
 
-// keepLimiter makes the limiter again if somebody has removed it, as Open vSwitch does when it adds the port. A queue discipline that somebody
-// else has put there stays: rate grants are refused then, and each call returns why.
-func (h *Host) keepLimiter(now uint64) error {
-	if h.limiter == nil || int64(now-h.looked) < limiterLook {
-		return h.lost
+// KeepLimiter makes the limiter again if somebody has removed it, as Open vSwitch does when it adds the port. A queue discipline that somebody
+// else has put there stays: rate grants are refused then, and each call returns why. It looks once a second. The kernel may let it wait, so do
+// not call it where heartbeats are sent. One goroutine may call it while others call the rest, until Close.
+func (h *Host) KeepLimiter() error {
+	l, err := h.looksNow()
+	if l == nil {
+		return err
 	}
-	h.looked = now
-	ours, err := h.limiter.find()
+	ours, err := l.find()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
+	case h.closed:
+		return ErrClosed
 	case ours:
 		h.lost = nil
 		return nil
@@ -274,19 +279,29 @@ func (h *Host) keepLimiter(now uint64) error {
 	return err
 }
 
-// remakeLimiter puts HTB at the uplink, with the classes that VMs had.
+// looksNow returns the limiter if it is time to look whether it is there; nil: it is not, with what the last look found.
+func (h *Host) looksNow() (*limiter, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := attach.MonotonicNs()
+	if h.closed || h.limiter == nil || int64(now-h.looked) < limiterLook {
+		return nil, h.lost
+	}
+	h.looked = now
+	return h.limiter, nil
+}
+
+// remakeLimiter puts HTB at the uplink, with the classes that VMs had. After an error it is not there, and the next look tries again.
 func (h *Host) remakeLimiter() error {
 	h.limiter.found = false
-	if err := h.limiter.create(uint64(h.cfg.Rate)); err != nil {
-		return err
-	}
+	err := h.limiter.create(uint64(h.cfg.Rate))
 	for _, v := range h.vms {
-		if v.class == 0 {
-			continue
+		if err == nil && v.class != 0 {
+			err = h.makeClass(v, v.class)
 		}
-		if err := h.makeClass(v, v.class); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return errors.Join(err, h.limiter.remove())
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func TestLimiter_MadeAgain(t *testing.T) {
 	again := func() {
 		t.Helper()
 		testnet.Until(t, "the limiter is made again", func() bool {
-			_ = errors.Join(h.Heartbeat(1), h.Sweep()) // an error until then
+			_ = errors.Join(h.Heartbeat(1), h.KeepLimiter()) // an error until then
 			return testnet.Queue(t, n.Uplink).Kind == "htb" && statsOf(t, h, 1).Rate == 30e6
 		})
 	}
@@ -215,7 +215,7 @@ func TestLimiter_MadeAgain(t *testing.T) {
 	root(remove)
 	root(func(link netlink.Link) error { return netlink.QdiscAdd(foreign(link)) })
 	var busy *host.UplinkBusy
-	testnet.Until(t, "the other queue discipline is noticed", func() bool { return errors.As(h.Sweep(), &busy) })
+	testnet.Until(t, "the other queue discipline is noticed", func() bool { return errors.As(h.KeepLimiter(), &busy) })
 	if err := errors.Join(h.Heartbeat(1), h.SetGrant(grant)); !errors.As(err, &busy) || testnet.Queue(t, n.Uplink).Kind != "pfifo" {
 		t.Errorf("a rate behind a %s: %v", testnet.Queue(t, n.Uplink).Kind, err)
 	}

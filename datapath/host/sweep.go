@@ -8,8 +8,8 @@ import (
 	"weir/law"
 )
 
-// Sweep removes grants that have ended, changes the classes of VMs whose rate has changed, and makes the limiter again if somebody has removed
-// it. Call it with every heartbeat. The kernel needs it for nothing else: it makes room in the tables, and keeps lookups short.
+// Sweep removes grants that have ended, and changes the classes of VMs whose rate has changed. Call it with every heartbeat.
+// The kernel needs it for nothing: it makes room in the tables, and keeps lookups short.
 func (h *Host) Sweep() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func (h *Host) Sweep() error {
 	for _, v := range h.vms {
 		v.dirty = v.dirty || v.class != 0
 	}
-	if err := errors.Join(err, h.keepLimiter(now), h.flush(now)); err != nil {
+	if err := errors.Join(err, h.flush(now)); err != nil {
 		return fmt.Errorf("host: %w", err)
 	}
 	return nil

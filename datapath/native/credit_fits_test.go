@@ -38,18 +38,19 @@ func TestCreditRun(t *testing.T) {
 	}
 }
 
-// Random numbers of a forger agree with random data as rarely as its bytes are among all numbers.
+// Random numbers of a forger agree with random data as rarely as its bytes are among all numbers: once in 3 million.
 func TestCreditRun_OfAForger(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var run CreditRun
-	for range 1_000_000 {
+	agreed := 0
+	for range 3_000_000 {
 		run.Stray(random.Uint32(), 1460)
-		if ack := random.Uint32(); run.Agrees(ack) {
-			if ack-run.From-1 >= 1460 {
-				t.Fatalf("%d agrees with %+v", ack, run)
-			}
-			t.Logf("%d agrees with %+v: that is so once in 3 million", ack, run)
+		if run.Agrees(random.Uint32()) {
+			agreed++
 		}
+	}
+	if agreed > 5 {
+		t.Errorf("%d of 3 million agree", agreed)
 	}
 }
 
