@@ -79,6 +79,39 @@ func TestFairQCredits_KeptSegmentsWaitOnceMore(t *testing.T) {
 	b.checksums(t)
 }
 
+// A segment that waited once more and was lost in the parking does not send all others round again.
+func TestFairQCredits_KeptSegmentIsLost(t *testing.T) {
+	law := creditLaw()
+	law.HoldRequests, law.LongestWait = false, time.Millisecond
+	law.RepairLimitBytes, law.RepairFullBytes, law.RepairMostBytes, law.RepairDue = 15_000, 2<<20, 2<<20, time.Second // there is room when they come back
+	b := newCreditBedOf(t, 40, law, fairq.Config{Credit: fairq.CreditPaces})
+	before := b.state(t).Parked
+	b.ask(t) // counts are forgotten while nothing waits, so it is lost when something did
+	for id := range uint32(2) {
+		if err := b.f.LoseKept(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.ask(t)
+	b.ask(t)
+	var r *reading.Repairs
+	var p park.Stats
+	testnet.Until(t, "all segments have left the parking", func() bool {
+		_, in := statsOfBoth(t, b.f)
+		var err error
+		if p, err = b.f.ParkStats(); err != nil {
+			t.Fatal(err)
+		}
+		r = in.Repairs
+		return r.WaitingBytes == 0 && r.Back == r.Over+r.Behind-r.Refused && p.Returned == p.Parked
+	})
+	credits := b.state(t).Parked - before
+	// Some packets of the other direction wait for credits, too.
+	if waits := p.Parked - credits; r.Over == 0 || 2*waits > 3*r.Back {
+		t.Errorf("%+v: %d segments waited %d times", r, r.Back, waits)
+	}
+}
+
 // Without heartbeats nothing is kept.
 func TestFairQCredits_KeepsNothingWithoutHeartbeats(t *testing.T) {
 	law := creditLaw()

@@ -199,7 +199,7 @@ const (
 	liveEpochs    = 4  // epochs that a direction is counted for
 	latelySweeps  = 4  // sweeps
 	portNameBytes = 32 // of struct port_config
-	schemaVersion = 14 // layout of the maps; raised whenever one changes
+	schemaVersion = 15 // layout of the maps; raised whenever one changes
 	fairQScopeMax = 4096
 )
 

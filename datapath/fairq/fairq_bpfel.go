@@ -436,6 +436,7 @@ type fairqRepairPort struct {
 	BackNs   uint64
 	Bytes    uint32
 	Again    uint32
+	AgainNs  uint64
 }
 
 type fairqRepairPortConfig struct {

@@ -17,3 +17,13 @@ func (f *Attachment) SetOwned(owned uint32) error {
 	}
 	return nil
 }
+
+// LoseKept makes the count of a port's segments that wait once more one too many, as one that is lost in the parking does.
+func (f *Attachment) LoseKept(id uint32) error {
+	var state fairqRepairPort
+	if err := f.maps.RepairPorts.Lookup(id, &state); err != nil {
+		return err
+	}
+	state.Again++
+	return f.maps.RepairPorts.Put(id, &state)
+}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	schemaVersion = 2 // layout of the tables; raised whenever one changes
+	schemaVersion = 3 // layout of the tables; raised whenever one changes
 	programName   = kernelProgWeirRepair
 	defaultLease  = time.Second
 )

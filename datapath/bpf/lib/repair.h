@@ -82,7 +82,8 @@ struct repair_port {
 	__u64 parked_ns; // when the last packet was parked
 	__u64 back_ns;   // when the packet that came back last was parked
 	__u32 bytes;     // in the parking: repair_waiting
-	__u32 again;     // packets that wait once more; below 0 as `bytes`
+	__u32 again;     // packets that wait once more; below 0 as `bytes`, and too many if one was lost in the parking
+	__u64 again_ns;  // when one began to, because the queue had no room for it
 };
 
 struct {
@@ -176,10 +177,16 @@ static __always_inline __u64 stamp_age(__u32 stamp, __u64 now)
 static __always_inline int repair_is_early(struct __sk_buff *ctx, const struct at_port *p)
 {
 	struct repair_config config = {.full_bytes = p->config->full_bytes};
-	__u32 stamp = ctx->tc_index;
-	int behind = !(stamp & STAMP_AGAIN) && (__s32)p->state->again > 0;
+	__u32 stamp = ctx->tc_index, bytes = ctx->wire_len, backlog = BACKLOG(ctx);
+	__u64 now = NOW(), age = stamp_age(stamp, now);
+	int behind = !(stamp & STAMP_AGAIN) && (__s32)p->state->again > 0 &&
+		     (__s64)(now - p->state->again_ns) < (__s64)REPAIR_FORGET_NS;
 
-	return repair_again(&config, BACKLOG(ctx), ctx->wire_len, behind, stamp_age(stamp, NOW()));
+	if (repair_again(&config, backlog, bytes, 0, age)) {
+		p->state->again_ns = now;
+		return 1;
+	}
+	return repair_again(&config, backlog, bytes, behind, age);
 }
 
 // Counts a packet that comes back: it leaves the port.

@@ -666,6 +666,7 @@ type lawtraceRepairPort struct {
 	BackNs   uint64
 	Bytes    uint32
 	Again    uint32
+	AgainNs  uint64
 }
 
 type lawtraceRepairPortConfig struct {

@@ -430,6 +430,7 @@ type FairQRepairPort struct {
 	BackNs   uint64
 	Bytes    uint32
 	Again    uint32
+	AgainNs  uint64
 }
 
 type FairQRepairPortConfig struct {

@@ -98,6 +98,7 @@ type RepairRepairPort struct {
 	BackNs   uint64
 	Bytes    uint32
 	Again    uint32
+	AgainNs  uint64
 }
 
 type RepairRepairPortConfig struct {
