@@ -37,14 +37,16 @@ const (
 const (
 	AskStatus = "status"
 	AskTrace  = "trace"
+	AskForget = "forget" // of a controller
 )
 
 // Question is what an operator asks.
 type Question struct {
-	What string   `json:"what"`
-	VM   uint32   `json:"vm,omitempty"`   // trace: of this VM only
-	Last int      `json:"last,omitempty"` // trace: so many, the newest
-	Of   []uint64 `json:"of,omitempty"`   // trace: of these decisions
+	What  string   `json:"what"`
+	VM    uint32   `json:"vm,omitempty"`    // trace: of this VM only
+	Last  int      `json:"last,omitempty"`  // trace: so many, the newest
+	Of    []uint64 `json:"of,omitempty"`    // trace: of these decisions
+	Agent string   `json:"agent,omitempty"` // forget: remove it from the inventory
 }
 
 func askSubject(id pki.Identity) string { return askPrefix + string(id.Role) + "." + id.Name }

@@ -15,6 +15,8 @@ import (
 // answerMost is how long an operator's question may take.
 const answerMost = 2 * time.Second
 
+var errBusy = errors.New("the controller is busy, or ends")
+
 // Brief is a controller's state in short: its answer to an operator.
 type Brief struct {
 	Name     string        `json:"name"` // on the bus
@@ -29,6 +31,9 @@ type Brief struct {
 func (a *agents) answer(q *bus.Question) (out any, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerMost)
 	defer cancel()
+	if q.What == bus.AskForget {
+		return a.forget(ctx, q.Agent)
+	}
 	var f func()
 	switch q.What {
 	case bus.AskTrace:
@@ -39,9 +44,33 @@ func (a *agents) answer(q *bus.Question) (out any, err error) {
 		return nil, fmt.Errorf("a controller has no answer about %.40q", q.What)
 	}
 	if !a.core.Do(ctx, f) {
-		return nil, errors.New("the controller is busy, or ends")
+		return nil, errBusy
 	}
 	return out, nil
+}
+
+// Forgotten is the answer to an operator who wants an agent removed from the inventory.
+type Forgotten struct {
+	Controller string `json:"controller"`
+	HeardMs    *int64 `json:"heard_ms,omitempty"` // ago; then nothing was removed. None: it was removed
+}
+
+// forget removes an agent that reports no more from the inventory.
+func (a *agents) forget(ctx context.Context, name string) (*Forgotten, error) {
+	out := &Forgotten{Controller: a.bus.Self().Name}
+	asked := a.core.Do(ctx, func() {
+		if ag := a.known[name]; ag != nil {
+			ms := (a.core.now() - ag.heard).Milliseconds()
+			out.HeardMs = &ms
+		}
+	})
+	switch {
+	case !asked:
+		return nil, errBusy
+	case out.HeardMs != nil:
+		return out, nil
+	}
+	return out, a.link.nodes.forget(ctx, name)
 }
 
 func (a *agents) brief() *Brief {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -28,6 +29,7 @@ type nodes struct {
 
 	mu      sync.Mutex
 	waiting map[string]*policy.Node // by agent
+	store   *store.Store            // nil: not open yet
 }
 
 func newNodes(conn *bus.Conn, replicas int, log *slog.Logger) *nodes {
@@ -65,12 +67,31 @@ func (n *nodes) again(node *policy.Node) {
 	}
 }
 
+// forget removes a node from the store.
+func (n *nodes) forget(ctx context.Context, name string) error {
+	n.mu.Lock()
+	s := n.store
+	delete(n.waiting, name)
+	n.mu.Unlock()
+	if s == nil {
+		return errors.New("the store of policies is not open yet: try again")
+	}
+	if err := s.DeleteNode(ctx, name); err != nil {
+		return err
+	}
+	n.log.Info("an operator had an agent removed from the inventory", "agent", name)
+	return nil
+}
+
 // run writes until ctx is done.
 func (n *nodes) run(ctx context.Context) {
 	_, s := n.open(ctx)
 	if s == nil {
 		return
 	}
+	n.mu.Lock()
+	n.store = s
+	n.mu.Unlock()
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
 	var seen map[string]bool

@@ -69,7 +69,7 @@ Exit codes: 0, 1 (failed, or refused), 2 (usage, or a broken file), 3 (diff: the
 	flags.StringVar(&f.keys, "keys", "/etc/weir/operator", "`DIRECTORY` that 'weir bus enrol' wrote")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	cmd.AddCommand(policyApplyCommand(f), policyGetCommand(f), policyDiffCommand(f), policyDeleteCommand(f), policyRollbackCommand(f),
-		policyLogCommand(f), policyExplainCommand(f))
+		policyLogCommand(f), policyExplainCommand(f), policyForgetCommand(f))
 	return cmd
 }
 
@@ -77,6 +77,7 @@ Exit codes: 0, 1 (failed, or refused), 2 (usage, or a broken file), 3 (diff: the
 type policySession struct {
 	*policyFlags
 	cmd      *cobra.Command
+	conn     *bus.Conn
 	reader   *policy.Reader
 	store    *store.Store
 	snap     *store.Snapshot
@@ -110,7 +111,7 @@ func (f *policyFlags) run(cmd *cobra.Command, do func(ctx context.Context, s *po
 	if err != nil {
 		return err
 	}
-	s := &policySession{policyFlags: f, cmd: cmd, reader: policy.NewReader(laws.All().Specs())}
+	s := &policySession{policyFlags: f, cmd: cmd, conn: c, reader: policy.NewReader(laws.All().Specs())}
 	s.store = store.New(kv, store.Author{Identity: c.Identity().String(), User: localUser()})
 	if s.snap, err = s.store.Read(ctx); err != nil {
 		return err

@@ -234,3 +234,54 @@ func TestSystem(t *testing.T) {
 		t.Errorf("without a controller and a bus: %d\n%s%s", code, out, complaints)
 	}
 }
+
+// An agent that reports is not forgotten. One that ended is no target of policies any more, and one that returns is again.
+func TestSystem_Forget(t *testing.T) {
+	s := newSystem(t)
+	guests, err := (&weirv1.Inventory{Serial: 1, Guests: []*weirv1.Guest{{Vm: 12, Name: "web1", Addresses: []*weirv1.Range{{Address: []byte{10, 0, 0, 1}, Bits: 32}}}}}).Split()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.agent("h1", agentd.Brief{Version: "1.4", Roles: []string{"host"}, VMs: 1})
+	reports := func() (end func()) {
+		stop, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for every := time.NewTicker(50 * time.Millisecond); ; {
+				select {
+				case <-stop:
+					return
+				case <-every.C:
+					h.send(&weirv1.Events{Host: 7, Inventory: guests[0]})
+				}
+			}
+		}()
+		return sync.OnceFunc(func() { close(stop); <-ended })
+	}
+	end := reports()
+	defer end()
+	s.until("the VM is in the inventory", func(code int, _ string) bool { return code == 0 }, "policy", "explain", "web1")
+	if code, out, complaints := s.run("policy", "forget", "h1"); code != exitError || out != "" || !strings.Contains(complaints, "controller c1 heard the agent h1 ") || !strings.Contains(complaints, "nothing was removed") {
+		t.Errorf("while it reports: %d\n%s%s", code, out, complaints)
+	}
+	if code, out, complaints := s.run("policy", "forget", "h2"); code != exitUsage || !strings.Contains(complaints, `no agent "h2" is in the inventory; allowed: h1`) {
+		t.Errorf("another agent: %d\n%s%s", code, out, complaints)
+	}
+	end()
+	if code, out, complaints := s.run("policy", "forget", "h1", "--dry-run"); code != 0 || out != "dry run: would remove the agent h1: 1 VMs, 0 ports\n" {
+		t.Errorf("dry run: %d\n%s%s", code, out, complaints)
+	}
+	if code, out, complaints := s.run("policy", "explain", "web1"); code != 0 {
+		t.Errorf("after a dry run: %d\n%s%s", code, out, complaints)
+	}
+	out := s.until("it is removed", func(code int, _ string) bool { return code == 0 }, "policy", "forget", "h1", "--json")
+	var got forgotten
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got != (forgotten{Agent: "h1", Host: true, VMs: 1}) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if code, out, complaints := s.run("policy", "explain", "web1"); code == 0 {
+		t.Errorf("a removed VM is a target: %d\n%s%s", code, out, complaints)
+	}
+	defer reports()()
+	s.until("the VM is in the inventory again", func(code int, _ string) bool { return code == 0 }, "policy", "explain", "web1")
+}
