@@ -188,16 +188,13 @@ func BenchmarkFairQ(b *testing.B) {
 			if r.spares {
 				f.observe(b, r.grant)
 			}
-			empty := bpftest.PerRun(b, f.Empty, r.in)
-			lookup := bpftest.PerRun(b, f.HashLookup, r.in) - empty
-			cost := bpftest.PerRun(b, r.program, r.in) - bpftest.PerRun(b, r.above, r.in)
+			t := bpftest.Times(b, ebpf.RunOptions{Data: r.in}, f.Empty, f.HashLookup, f.LongLookup, r.program, r.above)
+			cost := t[3] - t[4]
 			if r.counter != nil && f.counted(b, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
-			b.ReportMetric(cost/(bpftest.PerRun(b, f.LongLookup, r.in)-empty), "flow-lookups")
+			bpftest.Cost(b, cost, t[1]-t[0])
+			b.ReportMetric(cost/(t[2]-t[0]), "flow-lookups")
 		})
 	}
 }
@@ -258,13 +255,9 @@ func BenchmarkFairQSuperPacket(b *testing.B) {
 	f := newBench(b)
 	f.begin(b, 0)
 	data := benchFrame(benchRight, benchLeft, psh, benchTimestamps, 1000)
-	empty := bpftest.PerSuperPacket(b, f.Empty, data, segments)
-	lookup := bpftest.PerSuperPacket(b, f.HashLookup, data, segments) - empty
-	cost := bpftest.PerSuperPacket(b, f.WeirFairq, data, segments) - empty
+	unit := bpftest.Bench{Empty: f.Empty, Lookup: f.HashLookup}
+	unit.Report(b, ebpf.RunOptions{Data: data, Context: bpftest.GSO(segments)}, f.WeirFairq, f.Empty, 1)
 	if n := f.counted(b, func(c *fairqtest.FairQPortCounts) uint64 { return c.Data }); n == 0 || n%segments != 0 {
 		b.Fatalf("%d segments of data were counted", n)
 	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(cost, "ns/packet")
-	b.ReportMetric(cost/lookup, "lookups")
 }

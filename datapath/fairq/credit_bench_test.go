@@ -183,10 +183,6 @@ func BenchmarkFairQCredits(b *testing.B) {
 // report reports the time of a program in addition to another one.
 func (f *lawBench) report(b *testing.B, program, above *ebpf.Program, in []byte) {
 	b.Helper()
-	empty := bpftest.PerRun(b, f.Empty, in)
-	lookup := bpftest.PerRun(b, f.HashLookup, in) - empty
-	cost := bpftest.PerRun(b, program, in) - bpftest.PerRun(b, above, in)
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(cost, "ns/packet")
-	b.ReportMetric(cost/lookup, "lookups")
+	unit := bpftest.Bench{Empty: f.Empty, Lookup: f.HashLookup}
+	unit.Report(b, ebpf.RunOptions{Data: in}, program, above, 1)
 }

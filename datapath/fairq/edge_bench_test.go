@@ -63,17 +63,12 @@ func BenchmarkFairQEdgeMode(b *testing.B) {
 	} {
 		b.Run(r.name, func(b *testing.B) {
 			r.f.begin(b, 4000)
-			bpftest.PerRun(b, r.f.WeirFairq, answer) // the first one advertises
+			bpftest.Once(b, r.f.WeirFairq, answer) // the first one advertises
 			r.f.counted(b, r.counter)
-			empty := bpftest.PerRun(b, r.f.Empty, r.in)
-			lookup := bpftest.PerRun(b, r.f.HashLookup, r.in) - empty
-			cost := bpftest.PerRun(b, r.program(r.f), r.in) - bpftest.PerRun(b, r.above(r.f), r.in)
+			r.f.report(b, r.program(r.f), r.above(r.f), r.in)
 			if r.f.counted(b, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
 		})
 	}
 }
@@ -120,15 +115,11 @@ func BenchmarkFairQEdge(b *testing.B) {
 		{"from the guest: flag cleared", e.GuardAndUndo, e.Undo, withFlag(answer), func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Forged }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
-			empty := bpftest.PerRun(b, e.Empty, r.in)
-			lookup := bpftest.PerRun(b, e.HashLookup, r.in) - empty
-			cost := bpftest.PerRun(b, r.program, r.in) - bpftest.PerRun(b, r.above, r.in)
+			unit := bpftest.Bench{Empty: e.Empty, Lookup: e.HashLookup}
+			unit.Report(b, ebpf.RunOptions{Data: r.in}, r.program, r.above, 1)
 			if r.counter != nil && edgeCounted(b, &e, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
 		})
 	}
 }

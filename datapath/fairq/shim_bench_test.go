@@ -21,8 +21,8 @@ func BenchmarkFairQShim(b *testing.B) {
 		b.Fatal(err)
 	}
 	k, unknown := &talk{port: 1, client: 7, server: 7}, &talk{port: 2, client: 7, server: 7}
-	bpftest.PerRun(b, s.WeirShimSend, k.syn(false))
-	bpftest.PerRun(b, s.WeirShimHear, k.syn(true))
+	bpftest.Once(b, s.WeirShimSend, k.syn(false))
+	bpftest.Once(b, s.WeirShimHear, k.syn(true))
 	written := func(c *shimtest.ShimShimCounts) uint64 { return c.Written }
 	same := func(c *shimtest.ShimShimCounts) uint64 { return c.Same }
 	for _, r := range []struct {
@@ -42,15 +42,11 @@ func BenchmarkFairQShim(b *testing.B) {
 		{"read at ingress: SYN-ACK", s.WeirShimHear, k.segment(true, frames.SYN|frames.ACK, 0, nil, 0), 1, func(c *shimtest.ShimShimCounts) uint64 { return c.Learnt }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
-			empty := bpftest.PerRun(b, s.Empty, r.in)
-			lookup := bpftest.PerRun(b, s.HashLookup, r.in) - empty
-			cost := (bpftest.PerRun(b, r.program, r.in) - empty) / r.packets
+			unit := bpftest.Bench{Empty: s.Empty, Lookup: s.HashLookup}
+			unit.Report(b, ebpf.RunOptions{Data: r.in}, r.program, s.Empty, r.packets)
 			if r.counter != nil && shimCounted(b, &s, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
 		})
 	}
 }

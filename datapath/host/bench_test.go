@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 
 	"weir/datapath/attach"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/datapath/internal/hosttest"
 )
@@ -17,24 +17,6 @@ const (
 	benchUplink, benchPort = 3, 2 // ifindexes; a test run is at loopback, 1
 	benchForEver           = 1 << 62
 )
-
-// perRun returns the least of many short means in ns, for a frame that came in by a port. Other work on the machine adds to
-// a mean; some are short enough not to be disturbed.
-func perRun(b *testing.B, p *ebpf.Program, in []byte, from uint32) float64 {
-	b.Helper()
-	best := 1e9
-	for range 400 {
-		var ctx context
-		ctx[atIngress] = from
-		o := ebpf.RunOptions{Data: in, Context: ctx, Repeat: 1000}
-		start := time.Now()
-		if _, err := p.Run(&o); err != nil {
-			b.Fatal(err)
-		}
-		best = min(best, float64(time.Since(start).Nanoseconds())/1000)
-	}
-	return best
-}
 
 // hostBench is the host's programs with VM 1 in its tables, and a known connection.
 type hostBench struct{ hosttest.HostObjects }
@@ -148,15 +130,13 @@ func BenchmarkHost(b *testing.B) {
 				b.Fatal(err)
 			}
 			h.counted(b, func(*hosttest.HostHostCounts) uint64 { return 0 })
-			empty := perRun(b, h.Empty, r.in, r.from)
-			lookup := perRun(b, h.HashLookup, r.in, r.from) - empty
-			cost := perRun(b, r.program, r.in, r.from) - perRun(b, r.above, r.in, r.from)
-			if r.counter != nil && h.counted(b, r.counter) < 400_000 {
+			var ctx context
+			ctx[atIngress] = r.from
+			unit := bpftest.Bench{Empty: h.Empty, Lookup: h.HashLookup}
+			unit.Report(b, ebpf.RunOptions{Data: r.in, Context: ctx}, r.program, r.above, 1)
+			if r.counter != nil && h.counted(b, r.counter) < uint64(1000*b.N) {
 				b.Fatal("the packets did not take this path")
 			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
 		})
 	}
 }

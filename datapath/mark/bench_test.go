@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/marktest"
 )
@@ -31,16 +33,11 @@ func BenchmarkMark(b *testing.B) {
 		{"ipv4 CE over the threshold", ipv4.bytes(ect0), threshold + 1},
 		{"not IP", append([]byte{0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0x08, 0x06}, make([]byte, 46)...), threshold + 1},
 	}
-	in := ipv4.bytes(ect0)
 	for _, r := range rows {
 		b.Run(r.name, func(b *testing.B) {
-			empty := bpftest.PerRun(b, m.objects.Empty, in)
-			lookup := bpftest.PerRun(b, m.objects.HashLookup, in) - empty
 			m.set(b, marktest.MarkMarkConfig{ThresholdBytes: threshold}, r.backlog)
-			cost := bpftest.PerRun(b, m.objects.WeirMark, r.in) - empty
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
+			unit := bpftest.Bench{Empty: m.objects.Empty, Lookup: m.objects.HashLookup}
+			unit.Report(b, ebpf.RunOptions{Data: r.in}, m.objects.WeirMark, m.objects.Empty, 1)
 		})
 	}
 }

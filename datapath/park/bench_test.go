@@ -17,7 +17,6 @@ import (
 func BenchmarkPark_Send(b *testing.B) {
 	y := newYard(b, testnet.PathOptions{NoIPv6: true}, park.Options{}, 1e9)
 	in := frameOf(false, nil, 1, 40, 0)
-	lookup := bpftest.PerRun(b, y.objects.HashLookup, in) - bpftest.PerRun(b, y.objects.Empty, in)
 	least := func(b *testing.B, p *ebpf.Program) float64 {
 		best := time.Hour
 		for range 3000 {
@@ -38,10 +37,8 @@ func BenchmarkPark_Send(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			y.rule(b, rule)
-			cost := least(b, y.objects.ParkAll) - least(b, y.objects.Empty)
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
+			t := bpftest.Times(b, ebpf.RunOptions{Data: in}, y.objects.Empty, y.objects.HashLookup)
+			bpftest.Cost(b, least(b, y.objects.ParkAll)-least(b, y.objects.Empty), t[1]-t[0])
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath/attach"
@@ -39,12 +40,8 @@ func BenchmarkTelemetry(b *testing.B) {
 		{"RST", segmentOf("10.0.0.1", "10.0.0.3", 0, frames.RST, 1, 1, 0)},
 	} {
 		b.Run(r.name, func(b *testing.B) {
-			empty := bpftest.PerRun(b, p.Empty, r.in)
-			lookup := bpftest.PerRun(b, p.HashLookup, r.in) - empty
-			cost := bpftest.PerRun(b, p.WeirTelemetry, r.in) - empty
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(cost, "ns/packet")
-			b.ReportMetric(cost/lookup, "lookups")
+			unit := bpftest.Bench{Empty: p.Empty, Lookup: p.HashLookup}
+			unit.Report(b, ebpf.RunOptions{Data: r.in}, p.WeirTelemetry, p.Empty, 1)
 		})
 	}
 }

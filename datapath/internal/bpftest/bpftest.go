@@ -35,35 +35,60 @@ func CheckVerifiedBelow(t *testing.T, name string, p *ebpf.Program, most uint32)
 	t.Logf("%s: %d", name, n)
 }
 
-// PerRun returns the least of many short means, in ns. Other work on the machine adds to a mean; some means are
-// short enough not to be disturbed.
-func PerRun(b *testing.B, p *ebpf.Program, in []byte) float64 {
+// A Bench times programs with BPF_PROG_TEST_RUN. Empty does nothing, and Lookup does one hash lookup with a 16-byte key.
+type Bench struct{ Empty, Lookup *ebpf.Program }
+
+// runs is how often a program runs in one system call, whose own time is so divided.
+const runs = 1000
+
+// Times returns how long one run of each program takes, in ns: the least of many means of 1000 runs. Other work on the machine
+// adds to a mean. The programs take turns for as long as the benchmark lasts, so that none of them has only slow moments.
+func Times(b *testing.B, o ebpf.RunOptions, programs ...*ebpf.Program) []float64 {
 	b.Helper()
-	best := 1e9
-	for range 400 {
-		_, d, err := p.Benchmark(in, 1000, nil)
-		if err != nil {
-			b.Fatal(err)
+	o.Repeat = runs
+	least := make([]float64, len(programs))
+	for b.Loop() {
+		for i, p := range programs {
+			begin := time.Now()
+			if _, err := p.Run(&o); err != nil {
+				b.Fatal(err)
+			}
+			if mean := float64(time.Since(begin).Nanoseconds()) / runs; least[i] == 0 || mean < least[i] {
+				least[i] = mean
+			}
 		}
-		best = min(best, float64(d.Nanoseconds()))
 	}
-	return best
+	return least
 }
 
-// PerSuperPacket is PerRun for a GSO packet of so many segments. The time includes a thousandth of a system call.
-func PerSuperPacket(b *testing.B, p *ebpf.Program, in []byte, segments uint32) float64 {
+// Report reports the time of a program in addition to that of above, in ns for each of so many packets that one run handles, and in
+// lookups.
+func (u *Bench) Report(b *testing.B, o ebpf.RunOptions, program, above *ebpf.Program, packets float64) {
 	b.Helper()
-	const gsoSegs, gsoSize, repeat = 41, 44, 1000 // words of __sk_buff
-	ctx := [45]uint32{gsoSegs: segments, gsoSize: 1448}
-	best := 1e9
-	for range 400 {
-		begin := time.Now()
-		if _, err := p.Run(&ebpf.RunOptions{Data: in, Context: &ctx, Repeat: repeat}); err != nil {
-			b.Fatal(err)
-		}
-		best = min(best, float64(time.Since(begin).Nanoseconds())/repeat)
+	t := Times(b, o, u.Empty, u.Lookup, program, above)
+	Cost(b, (t[2]-t[3])/packets, t[1]-t[0])
+}
+
+// Cost reports a cost in ns and in lookups.
+func Cost(b *testing.B, cost, lookup float64) {
+	b.Helper()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(cost, "ns/packet")
+	b.ReportMetric(cost/lookup, "lookups")
+}
+
+// GSO returns the context of a packet of so many segments.
+func GSO(segments uint32) any {
+	const gsoSegs, gsoSize = 41, 44 // words of __sk_buff
+	return &[45]uint32{gsoSegs: segments, gsoSize: 1448}
+}
+
+// Once runs a program once.
+func Once(tb testing.TB, p *ebpf.Program, in []byte) {
+	tb.Helper()
+	if _, err := p.Run(&ebpf.RunOptions{Data: in}); err != nil {
+		tb.Fatal(err)
 	}
-	return best
 }
 
 // Minus returns the increase of the counters from last to now, each a struct of them.
