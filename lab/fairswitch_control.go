@@ -74,6 +74,9 @@ func (s *hardwareStats) trouble(scale float64) (words []string) {
 	if s.own(scale) > hardwareLag {
 		words = append(words, fmt.Sprintf("%s, and %v is the limit: this run is void", s.late(scale), hardwareLag))
 	}
+	if s.Rebased > 0 {
+		words = append(words, fmt.Sprintf("the model left out the time of %d stalls: this run is void", s.Rebased))
+	}
 	if s.Overflows > 0 {
 		words = append(words, fmt.Sprintf("%d frames found no room before the block", s.Overflows))
 	}

@@ -119,11 +119,19 @@ func TestFairSwitch_Refuses(t *testing.T) {
 		"is no right shift":            func(p *fairqlaw.Params) { p.TargetFraction = 0.3 },
 		"interval 1ms is 1250 cycles":  func(p *fairqlaw.Params) { p.Interval = 1e6 },
 		"interval 60ms is 75000 cycle": func(p *fairqlaw.Params) { p.Interval = 60e6 },
+		"idle 3600s is 2343750":        func(p *fairqlaw.Params) { p.Idle = 3600e9 },
+		"idle 1ms is 0 samples":        func(p *fairqlaw.Params) { p.Idle = 1e6 },
+		"min_window 70000 B":           func(p *fairqlaw.Params) { p.MinWindow = 70_000 },
 	} {
 		err := testWorks.Check(hardwareRun(hardwareNet(), edit))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("want %q, have %v", want, err)
 		}
+	}
+	deep := hardwareNet()
+	deep.Links[2].Buffer = law.Limit{N: 4e6}
+	if err := testWorks.Check(hardwareRun(deep, nil)); err == nil || !strings.Contains(err.Error(), "a buffer of 4MB is above the 2097144 B") {
+		t.Errorf("a buffer of 4 MB: %v", err)
 	}
 	wide, fast := hardwareNet(), &graphBuilder{kind: "rtl"}
 	for range 6 {
@@ -164,5 +172,9 @@ func TestFairSwitch_LateRunsAreVoid(t *testing.T) {
 	s.LagMost += 32
 	if words := s.trouble(32); len(words) != 1 || !strings.HasSuffix(words[0], "1ms is the limit: this run is void") {
 		t.Errorf("behind it: %v", words)
+	}
+	s = &hardwareStats{LagMost: 120 * time.Millisecond, Rebased: 3}
+	if words := s.trouble(160); len(words) != 1 || !strings.HasSuffix(words[0], "3 stalls: this run is void") {
+		t.Errorf("with time left out: %v", words)
 	}
 }

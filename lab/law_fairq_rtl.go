@@ -35,10 +35,20 @@ func fairQHardware(r *experiment.Run, name string) (Hardware, error) {
 	if floor == 0 {
 		floor = 1460 + 1
 	}
+	if floor > math.MaxUint16 {
+		return Hardware{}, fmt.Errorf("topology.switch rtl: min_window %d B is above its register's %d: choose a smaller one", floor, math.MaxUint16)
+	}
+	idle := p.Idle / p.Interval
+	if idle < 1 || idle > math.MaxUint16 {
+		return Hardware{}, fmt.Errorf("topology.switch rtl: idle %v is %d samples, and 1 to %d are possible: choose another idle or interval", p.Idle, idle, math.MaxUint16)
+	}
+	if err := hardwareBuffers(r); err != nil {
+		return Hardware{}, err
+	}
 	return Hardware{
 		Registers: map[uint32]uint32{
 			regControl: controlRewrite, regSample: uint32(math.Round(period)), regUpdates: uint32(p.Updates), regTarget: uint32(shift),
-			regFloor: min(floor, math.MaxUint16), regAggregateMax: 0, regMSSMax: 1460, regIdle: uint32(min(p.Idle/p.Interval, math.MaxUint16)),
+			regFloor: floor, regAggregateMax: 0, regMSSMax: 1460, regIdle: uint32(idle),
 		},
 		Shim:   true,
 		Sample: func(flows, window uint32) []law.Value { return fairqlaw.Sample(flows, uint64(window), uint64(window)) },
@@ -46,6 +56,17 @@ func fairQHardware(r *experiment.Run, name string) (Hardware, error) {
 			return law.Tally{fairqlaw.Seen: frames, fairqlaw.Acks: segments, fairqlaw.Rewritten: rewritten}
 		},
 	}, nil
+}
+
+// hardwareBuffers refuses buffers that the registers of the queues cannot hold: the target or the threshold would be another one.
+func hardwareBuffers(r *experiment.Run) error {
+	const most = 8 * (1<<18 - 1) // bytes of 18 bits of words
+	for _, link := range r.Config.Graph.Links {
+		if link.Rate != 0 && link.Buffer.Bytes() > most {
+			return fmt.Errorf("topology.switch rtl: a buffer of %v is above the %d B of its registers: choose a smaller one", link.Buffer, most)
+		}
+	}
+	return nil
 }
 
 // attachShims attaches the shims of FairQ, and returns a function that detaches them.

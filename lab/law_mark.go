@@ -52,6 +52,9 @@ func markHardware(r *experiment.Run, name string) (Hardware, error) {
 	if name == marklaw.RED || p.NotECT == marklaw.Drop {
 		return Hardware{}, errors.New("topology.switch rtl marks and does not drop: use ecn with not_ect: pass")
 	}
+	if err := hardwareBuffers(r); err != nil {
+		return Hardware{}, err
+	}
 	shift := -1
 	for _, link := range r.Config.Graph.Links {
 		if link.Rate == 0 {

@@ -184,13 +184,17 @@ func directed() map[string]func(p *fairSwitchPair) error {
 		"6 no data for the idle time":    play(3, 'o', 0, 1, 'd', 100, 30, 's', 9, 1, 'o', 0, 1, 'd', 1460, 30, 's', 9),
 		"7 a change between two updates": play(1, 'o', 0, 15, 's', 0, 1, 'o', 0, 7, 's', 0),
 		"8 the counters at their ends":   play(4095, 'o', 0, 4095, 'f', 0, 4095, 'r', 0),
+		"9 the most of all windows":      play(1, 'o', 0, 1, 'o', 0, 20, 's', 0, 1, 'f', 0),
 	}
 }
 
 func directedConfig(name string) native.FairSwitchConfig {
 	c := native.FairSwitchConfig{QueueWords: 65536, FloorBytes: 1461, MSSMaxBytes: 1460, Threshold: 2, Updates: 10}
-	if name[0] == '6' {
+	switch name[0] {
+	case '6':
 		c.IdleSamples = 20
+	case '9':
+		c.AggregateMaxBytes = 20_000
 	}
 	return c
 }

@@ -71,6 +71,9 @@ module fairswitch #(
 	wire [QW-1:0] law_job_q /*verilator public_flat_rd*/, law_sample_q /*verilator public_flat_rd*/;
 	wire [17:0] law_sample /*verilator public_flat_rd*/;
 
+	if (QUEUES > 32)
+		$error("the registers have room for 32 queues");
+
 	// A queue in each cycle: `over` is at most QUEUES + 2 cycles old.
 	reg [QW-1:0] compared, shifted, looked;
 	reg [17:0] look_words, compare_words, look_most, compare_most;

@@ -121,15 +121,19 @@ module fairswitch_frames #(
 		clears1 <= clears && clear != 2;
 	end
 
-	wire known8, tcp8, clears8, sums8, smaller5, smaller8, mark3, mark4_3, mark8, mark4_8, sums4;
+	reg [7:0] known; // `found`, in the last 8 cycles; a reset empties it
+	wire known8 = known[7];
+	wire tcp8, clears8, sums8, smaller5, smaller8, mark3, mark4_3, mark8, mark4_8, sums4;
 	wire [15:0] word8, granted4, granted8, ip_word3, ip_word8, ip_check3, ip_check8, field4, check4, sum8;
 	wire [2:0] l3_8;
 	wire [4:0] l4_8;
 	wire [3:0] reserved4;
 
-	fairswitch_delay #(.WIDTH(28), .CYCLES(8)) to8 (
-		.clk, .in({found && !rst, tcp, clears, clears && clear != 2, tcp_word, l3, l4}),
-		.out({known8, tcp8, clears8, sums8, word8, l3_8, l4_8})
+	always_ff @(posedge clk)
+		known <= rst ? '0 : {known[6:0], found};
+	fairswitch_delay #(.WIDTH(27), .CYCLES(8)) to8 (
+		.clk, .in({tcp, clears, clears && clear != 2, tcp_word, l3, l4}),
+		.out({tcp8, clears8, sums8, word8, l3_8, l4_8})
 	);
 
 	fairswitch_ecn_mark ecn_mark (
@@ -155,8 +159,8 @@ module fairswitch_frames #(
 	);
 
 	always_ff @(posedge clk) begin
-		marked <= known8 && mark8;
-		rewritten <= known8 && tcp8 && smaller8;
+		marked <= known8 && mark8 && !rst;
+		rewritten <= known8 && tcp8 && smaller8 && !rst;
 	end
 
 	// ------------------------------------------------------------------ frames out

@@ -228,8 +228,8 @@ module fairswitch_law #(
 			end
 		FLOOR: begin
 			// A change of the count begins here: its aggregate stays below the floors until the next update.
-			if (updating && aggregate < least)
-				aggregate <= least;
+			if (updating ? aggregate < least : most < aggregate)
+				aggregate <= updating ? least : most;
 			state <= no_flows ? WRITE : SHARE;
 		end
 		SHARE: begin
@@ -251,6 +251,8 @@ module fairswitch_law #(
 		endcase
 		if (rst) begin
 			state <= SCAN;
+			begin_mul <= 1'b0;
+			begin_div <= 1'b0;
 			job_q <= '0;
 			stale <= '0;
 			due <= '0;

@@ -421,6 +421,8 @@ static void measure(unsigned size)
 		send(draws, f, 256, 0);
 	unsigned long took = cycles - start, beats = n * ((size + LANES - 1) / LANES);
 	drain();
+	if (took != beats)
+		fail(std::to_string(took - beats) + " bubbles in frames of " + std::to_string(size) + " bytes");
 	printf("%d bit, %4u bytes: %.4f bubbles a frame, %lu cycles a frame, first beat in to last beat out %lu to %lu cycles "
 	       "(%lu of them the frame)\n", DATA_W, size, (double)(took - beats) / (double)n, (size + LANES - 1ul) / LANES, latency_least,
 	       latency_most, (size + LANES - 1ul) / LANES - 1);

