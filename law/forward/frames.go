@@ -56,7 +56,8 @@ func (l *Law) packetIn(e *fabric.PacketIn) {
 	}
 }
 
-// learnAddress records the IPv4 address of a host: the sender in its ARP, or the source of its packets.
+// learnAddress records the IPv4 address of a host: the sender in its ARP, or the source of its packets. A router and a load balancer
+// also send packets with addresses of others.
 func (l *Law) learnAddress(h *host, head header, frame []byte) {
 	if h == nil {
 		return
@@ -64,14 +65,14 @@ func (l *Law) learnAddress(h *host, head header, frame []byte) {
 	switch {
 	case head.kind == typeARP && len(frame) >= 42:
 		if fabric.MAC(frame[22:28]) == h.mac {
-			l.owns(h, fabric.IPv4(frame[28:32]))
+			l.owns(h, fabric.IPv4(frame[28:32]), true)
 		}
 	case head.kind == typeIPv4 && len(frame) >= 34:
-		l.owns(h, fabric.IPv4(frame[26:30]))
+		l.owns(h, fabric.IPv4(frame[26:30]), false)
 	}
 }
 
-// arp answers a broadcast request for a known host that can be reached, and floods other requests.
+// arp answers a broadcast request for the address of a host that named it in ARP and can be reached, and floods other requests.
 func (l *Law) arp(e *fabric.PacketIn, head header) {
 	var q layers.ARP
 	if err := q.DecodeFromBytes(e.Frame[14:], gopacket.NilDecodeFeedback); err != nil ||
@@ -82,9 +83,10 @@ func (l *Law) arp(e *fabric.PacketIn, head header) {
 		return // the sender in ARP is not the sender of the frame
 	}
 	asked := fabric.IPv4(q.DstProtAddress)
-	target := l.hosts[l.owners[asked]]
+	owner := l.owners[asked]
+	target := l.hosts[owner.mac]
 	announces := asked == fabric.IPv4(q.SourceProtAddress)
-	if q.Operation != layers.ARPRequest || announces || target == nil || target.mac == head.from || !l.reachable(target) {
+	if q.Operation != layers.ARPRequest || announces || target == nil || !owner.arp || target.mac == head.from || !l.reachable(target) {
 		l.flood(e.At, e.Frame)
 		return
 	}

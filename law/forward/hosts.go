@@ -18,6 +18,12 @@ type host struct {
 	movedAt   time.Duration
 }
 
+// owner is the host that has an address.
+type owner struct {
+	mac fabric.MAC
+	arp bool // the host named the address in ARP; false: it sent a packet from it
+}
+
 // learn records that a frame from m came in at a port. It returns the host, or nil if the law does not learn it.
 func (l *Law) learn(m fabric.MAC, at law.Port) *host {
 	p := l.port(at)
@@ -206,20 +212,35 @@ func inOrder(hosts map[fabric.MAC]*host) []*host {
 	return out
 }
 
-// owns records an address of a host. The address moves from any other host that had it.
-func (l *Law) owns(h *host, a fabric.IPv4) {
-	if a == (fabric.IPv4{}) || a[0] >= 224 || l.owners[a] == h.mac {
+// owns records an address of a host. ARP moves an address from any other host. A packet gives its sender an address only while no
+// host has it: anybody can send a packet with any source.
+func (l *Law) owns(h *host, a fabric.IPv4, arp bool) {
+	old, known := l.owners[a]
+	if a == (fabric.IPv4{}) || a[0] >= 224 || known && (!arp || old == owner{h.mac, true}) {
 		return
 	}
-	if len(h.addresses) >= l.cfg.AddressesPerHost {
-		l.counts.HostsRefused++
-		return
+	if old.mac != h.mac {
+		if len(h.addresses) >= l.cfg.AddressesPerHost && !(arp && l.dropSource(h)) {
+			l.counts.HostsRefused++
+			return
+		}
+		if from := l.hosts[old.mac]; from != nil {
+			from.addresses = slices.DeleteFunc(from.addresses, func(b fabric.IPv4) bool { return a == b })
+		}
+		h.addresses = append(h.addresses, a)
 	}
-	if old := l.hosts[l.owners[a]]; old != nil {
-		old.addresses = slices.DeleteFunc(old.addresses, func(b fabric.IPv4) bool { return a == b })
+	l.owners[a] = owner{h.mac, arp}
+}
+
+// dropSource removes an address of a host that it did not name in ARP; false: it has none.
+func (l *Law) dropSource(h *host) bool {
+	at := slices.IndexFunc(h.addresses, func(a fabric.IPv4) bool { return !l.owners[a].arp })
+	if at < 0 {
+		return false
 	}
-	l.owners[a] = h.mac
-	h.addresses = append(h.addresses, a)
+	delete(l.owners, h.addresses[at])
+	h.addresses = slices.Delete(h.addresses, at, at+1)
+	return true
 }
 
 // adoptHost adopts a host that a switch has a flow to. False: the host is at another port. The first flows of a switch that

@@ -88,7 +88,7 @@ type Law struct {
 	hosts     map[fabric.MAC]*host
 	unplaced  map[fabric.MAC]*host                 // some switch may not have their flow yet
 	clearing  map[fabric.MAC]map[law.Switch]uint64 // flows that are being removed, and the barriers that confirm it
-	owners    map[fabric.IPv4]fabric.MAC
+	owners    map[fabric.IPv4]owner
 	routes    map[law.Switch]*route // to each switch that has hosts
 	groupIDs  map[uint32]law.Switch
 	pins      map[fabric.Tuple]*pin
@@ -133,7 +133,7 @@ func New(c Config) (*Law, error) {
 	}
 	return &Law{
 		cfg: c, next: tick,
-		switches: map[law.Switch]*datapath{}, hosts: map[fabric.MAC]*host{}, owners: map[fabric.IPv4]fabric.MAC{},
+		switches: map[law.Switch]*datapath{}, hosts: map[fabric.MAC]*host{}, owners: map[fabric.IPv4]owner{},
 		unplaced: map[fabric.MAC]*host{}, clearing: map[fabric.MAC]map[law.Switch]uint64{},
 		routes: map[law.Switch]*route{}, groupIDs: map[uint32]law.Switch{}, pins: map[fabric.Tuple]*pin{}, unpinning: map[law.Switch]uint64{},
 	}, nil

@@ -35,7 +35,7 @@ func (l *Law) pinAsked(e *fabric.PinAsked) {
 		return
 	}
 	if t := e.Tuple; l.pins[t] == nil && l.pins[t.Reverse()] == nil {
-		l.pins[t] = &pin{tuple: t, idle: e.IdleSeconds, from: l.owners[t.Src], to: l.owners[t.Dst]}
+		l.pins[t] = &pin{tuple: t, idle: e.IdleSeconds, from: l.owners[t.Src].mac, to: l.owners[t.Dst].mac}
 		l.pinsWait = true
 	}
 }
@@ -43,7 +43,7 @@ func (l *Law) pinAsked(e *fabric.PinAsked) {
 // CanPin returns an error if the law refuses to pin a flow now. A flow that is pinned already is not refused.
 func (l *Law) CanPin(e *fabric.PinAsked) error {
 	t := e.Tuple
-	from, to := l.hosts[l.owners[t.Src]], l.hosts[l.owners[t.Dst]]
+	from, to := l.hosts[l.owners[t.Src].mac], l.hosts[l.owners[t.Dst].mac]
 	unknown := func(a fabric.IPv4) error {
 		return fmt.Errorf("no host is known with %v: a host is known once it has sent: let it ping another, and ask again", a)
 	}
