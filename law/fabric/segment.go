@@ -19,18 +19,37 @@ const (
 
 const (
 	typeIPv4     = 0x0800
+	typeVLAN     = 0x8100 // IEEE 802.1Q
+	typeService  = 0x88a8 // the outer tag of two
+	tagBytes     = 4
 	protocolTCP  = 6
 	notFirst     = 0x1fff // fragment offset of IPv4
 	segmentBytes = etherBytes + ipBytes + tcpBytes
 )
 
-// ReadSegment returns the ends and the flags of a TCP segment in a frame, as switches copy it: Ethernet without a tag, then IPv4.
-// The frame may be cut behind the flags. False: it is another frame, a later fragment, or malformed.
+// Untagged returns the EtherType of a frame behind at most two VLAN tags, and the bytes after it. False: the frame is cut. A flow's
+// match of the EtherType is of the one behind the tags, too (OFPXMT_OFB_ETH_TYPE).
+func Untagged(frame []byte) (kind uint16, payload []byte, ok bool) {
+	for range 3 {
+		if len(frame) < etherBytes {
+			return 0, nil, false
+		}
+		kind, payload = binary.BigEndian.Uint16(frame[12:]), frame[etherBytes:]
+		if kind != typeVLAN && kind != typeService {
+			break
+		}
+		frame = frame[tagBytes:]
+	}
+	return kind, payload, true
+}
+
+// ReadSegment returns the ends and the flags of a TCP segment in a frame, as switches copy it: Ethernet, at most two VLAN tags, then
+// IPv4. The frame may be cut behind the flags. False: it is another frame, a later fragment, or malformed.
 func ReadSegment(frame []byte) (t Tuple, flags uint8, ok bool) {
-	if len(frame) < etherBytes+ipBytes || binary.BigEndian.Uint16(frame[12:]) != typeIPv4 {
+	kind, ip, ok := Untagged(frame)
+	if !ok || kind != typeIPv4 || len(ip) < ipBytes {
 		return t, 0, false
 	}
-	ip := frame[etherBytes:]
 	header := int(ip[0]&15) * 4
 	if ip[0]>>4 != 4 || header < ipBytes || ip[9] != protocolTCP || binary.BigEndian.Uint16(ip[6:])&notFirst != 0 || len(ip) < header+14 {
 		return t, 0, false

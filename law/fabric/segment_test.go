@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/gopacket/gopacket"
@@ -26,6 +27,11 @@ func TestSegment_AsAnotherDecoderReadsIt(t *testing.T) {
 		if p.ErrorLayer() != nil || ip == nil || tcp == nil || !bytes.Equal(ip.SrcIP, want.Src[:]) || !bytes.Equal(ip.DstIP, want.Dst[:]) ||
 			uint16(tcp.SrcPort) != want.SrcPort || uint16(tcp.DstPort) != want.DstPort || tcp.SYN != (flags&2 != 0) || tcp.FIN != (flags&1 != 0) || tcp.RST != (flags&4 != 0) || tcp.ACK != (flags&16 != 0) {
 			t.Fatalf("%v", p)
+		}
+		tags := rapid.SampledFrom([][]byte{{}, {0x81, 0, 0, 7}, {0x88, 0xa8, 0, 9, 0x81, 0, 0, 7}}).Draw(t, "VLAN tags")
+		tagged := slices.Concat(frame[:12], tags, frame[12:])
+		if got, gotFlags, ok := fabric.ReadSegment(tagged); !ok || got != want || gotFlags != flags {
+			t.Fatalf("tags %x: %v %#x %v, want %v %#x", tags, got, gotFlags, ok, want, flags)
 		}
 		words := rapid.IntRange(0, 10).Draw(t, "words of options")
 		longer := append(append(append([]byte{}, frame[:34]...), make([]byte, 4*words)...), frame[34:]...)
@@ -56,6 +62,7 @@ func TestReadSegment_Refuses(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"empty": nil, "cut before the flags": good[:47], "IPv6": change(12, 0x86), "version 6": change(14, 0x65), "header of 16 bytes": change(14, 0x44),
 		"UDP": change(23, 17), "second fragment": change(21, 1), "a later fragment": change(20, 1), "header behind the end": change(14, 0x4f),
+		"three tags": slices.Concat(good[:12], bytes.Repeat([]byte{0x81, 0, 0, 7}, 3), good[12:]), "cut in the tag": slices.Concat(good[:12], []byte{0x81, 0, 0}),
 	} {
 		if got, _, ok := fabric.ReadSegment(frame); ok {
 			t.Errorf("%s: read as %v", name, got)

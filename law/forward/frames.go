@@ -72,8 +72,13 @@ func (l *Law) learnAddress(h *host, head header, frame []byte) {
 	}
 }
 
-// arp answers a broadcast request for the address of a host that named it in ARP and can be reached, and floods other requests.
+// arp answers a broadcast request for the address of a host that named it in ARP and can be reached, and floods other requests. One
+// with a VLAN tag is flooded: the law does not know which hosts are in the VLAN.
 func (l *Law) arp(e *fabric.PacketIn, head header) {
+	if head.kind != typeARP {
+		l.flood(e.At, e.Frame)
+		return
+	}
 	var q layers.ARP
 	if err := q.DecodeFromBytes(e.Frame[14:], gopacket.NilDecodeFeedback); err != nil ||
 		q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 || q.ProtAddressSize != 4 {

@@ -82,3 +82,25 @@ func TestAddressOfAPacketIsNotAnswered(t *testing.T) {
 		t.Errorf("%d addresses, %d owners", len(n.law.hosts[hostMAC(2)].addresses), len(n.law.owners))
 	}
 }
+
+// A broadcast ARP frame in a VLAN matches the flow for ARP, which looks behind the tag. It goes to all other hosts with its tag. Its
+// addresses are not those of untagged hosts.
+func TestTaggedARPIsFlooded(t *testing.T) {
+	n := oneSwitch(t, 3)
+	n.asks(t, 2, hostIP(99))
+	clear(n.Received)
+	frame := modelnet.Tagged(7, modelnet.ARP(hostMAC(1), hostIP(1), fabric.Broadcast, hostIP(2)))
+	n.Send(hostMAC(1), frame)
+	if e, is := n.Events[0].(*fabric.PacketIn); !is || e.Kind != fabric.ARP {
+		t.Fatalf("the scenario does not occur: %+v", n.Events)
+	}
+	must(t, n.Settle())
+	for i := 2; i <= 3; i++ {
+		if got := n.Received[hostMAC(i)]; len(got) != 1 || !bytes.Equal(got[0], frame) {
+			t.Errorf("host %d received %x, want %x", i, got, frame)
+		}
+	}
+	if len(n.Received[hostMAC(1)]) != 0 || len(n.law.hosts[hostMAC(1)].addresses) != 0 {
+		t.Errorf("answered with %x, addresses %v", n.Received[hostMAC(1)], n.law.hosts[hostMAC(1)].addresses)
+	}
+}

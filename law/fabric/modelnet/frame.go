@@ -24,6 +24,13 @@ func ARP(from fabric.MAC, ip fabric.IPv4, to fabric.MAC, asked fabric.IPv4) []by
 	return append(append(b, target[:]...), asked[:]...)
 }
 
+// Tagged adds a VLAN tag to a frame.
+func Tagged(vlan uint16, frame []byte) []byte {
+	b := append([]byte{}, frame[:12]...)
+	b = binary.BigEndian.AppendUint16(append(b, 0x81, 0), vlan)
+	return append(b, frame[12:]...)
+}
+
 // TCP makes a segment with these flags (RFC 9293, 3.1). Checksums are left out.
 func TCP(from, to fabric.MAC, t fabric.Tuple, flags byte) []byte {
 	b := append(append([]byte{}, to[:]...), from[:]...)

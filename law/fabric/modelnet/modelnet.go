@@ -315,9 +315,9 @@ func (s *Switch) best(table uint8, in fabric.PortNo, frame []byte) (best fabric.
 	return best, ok
 }
 
-// Matches reports whether a frame matches m.
+// Matches reports whether a frame matches m. VLAN tags are passed over, as by a switch.
 func Matches(m fabric.Match, in fabric.PortNo, frame []byte) bool {
-	kind := binary.BigEndian.Uint16(frame[12:])
+	kind, ip, _ := fabric.Untagged(frame)
 	switch {
 	case m.InPort != 0 && m.InPort != in,
 		m.EthDst != (fabric.MAC{}) && m.EthDst != fabric.MAC(frame[0:6]),
@@ -326,14 +326,14 @@ func Matches(m fabric.Match, in fabric.PortNo, frame []byte) bool {
 		return false
 	case m.Tuple == (fabric.Tuple{}) && m.TCPFlag == 0:
 		return true
-	case kind != 0x0800 || len(frame) < 38:
+	case kind != 0x0800 || len(ip) < 24:
 		return false
 	}
 	t := fabric.Tuple{
-		Proto: frame[23], Src: fabric.IPv4(frame[26:30]), Dst: fabric.IPv4(frame[30:34]),
-		SrcPort: binary.BigEndian.Uint16(frame[34:]), DstPort: binary.BigEndian.Uint16(frame[36:]),
+		Proto: ip[9], Src: fabric.IPv4(ip[12:16]), Dst: fabric.IPv4(ip[16:20]),
+		SrcPort: binary.BigEndian.Uint16(ip[20:]), DstPort: binary.BigEndian.Uint16(ip[22:]),
 	}
-	if m.TCPFlag != 0 && (t.Proto != 6 || len(frame) < 48 || uint16(frame[47])&m.TCPFlag == 0) {
+	if m.TCPFlag != 0 && (t.Proto != 6 || len(ip) < 34 || uint16(ip[33])&m.TCPFlag == 0) {
 		return false
 	}
 	return m.Tuple == (fabric.Tuple{}) || m.Tuple == t
