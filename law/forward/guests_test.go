@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/fabric/modelnet"
 )
@@ -102,5 +103,58 @@ func TestTaggedARPIsFlooded(t *testing.T) {
 	}
 	if len(n.Received[hostMAC(1)]) != 0 || len(n.law.hosts[hostMAC(1)].addresses) != 0 {
 		t.Errorf("answered with %x, addresses %v", n.Received[hostMAC(1)], n.law.hosts[hostMAC(1)].addresses)
+	}
+}
+
+// meterOf returns the meter of the copies that a switch makes of a frame in its first table.
+func (n *network) meterOf(at law.Port, frame []byte) uint32 {
+	var best fabric.Flow
+	for _, f := range n.Switches[at.Switch].Flows {
+		if f.Table == tableEntry && f.Priority >= best.Priority && modelnet.Matches(f.Match, at.N, frame) {
+			best = f
+		}
+	}
+	return best.Do.Meter
+}
+
+// LLDP frames of guests do not use the meter of the probes that keep links up: neither while their ports are new, nor later. A port that
+// was part of a link keeps its meter until the port has hosts, also when its switch joins without any flow.
+func TestProbesOfLinksHaveTheirMeter(t *testing.T) {
+	n := leafSpine(t, 2, 1, 1)
+	lldp := makeProbe([]byte("a key of a guest"), at(7, 7), fabric.MAC{2}, 1)
+	guest, uplink := at(1, 1), at(1, 2)
+	check := func(when string) {
+		t.Helper()
+		if of, guests := n.meterOf(uplink, lldp), n.meterOf(guest, lldp); guests == 0 || of == 0 || of == guests {
+			t.Errorf("%s: meter %#x of the link, %#x of the guest", when, of, guests)
+		}
+	}
+	n.begin(t)
+	check("link found")
+	n.SetLink(uplink, false)
+	must(t, n.Settle())
+	check("link cut")
+	n.SetLink(uplink, true)
+	must(t, n.Run(time.Second))
+	check("link restored")
+	n.Restart(1)
+	must(t, n.Settle())
+	n.Connect(1)
+	must(t, n.Settle())
+	check("switch emptied")
+	must(t, n.Run(time.Second))
+	n.beginAgain(t)
+	n.connectAll()
+	must(t, n.Settle())
+	check("controller begins again")
+	// Without its cable the port gets hosts after a time.
+	must(t, n.Run(time.Second))
+	n.Lossy[uplink], n.Lossy[at(101, 1)] = true, true
+	n.SetLink(uplink, false)
+	must(t, n.Settle())
+	n.SetLink(uplink, true)
+	must(t, n.Run(n.law.settleTime(&port{was: 1})+2*tick))
+	if of := n.meterOf(uplink, lldp); n.law.port(uplink).role != edge || of != meterProbe {
+		t.Errorf("role %v, meter %#x", n.law.port(uplink).role, of)
 	}
 }

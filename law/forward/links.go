@@ -98,8 +98,15 @@ func (l *Law) linkUp(a, b law.Port) {
 		l.switches[at.Switch].linked = true
 		l.forgetAt(at) // learnt before the port went down
 		l.setFlow(l.switches[at.Switch], fromLink(at.N))
+		l.setFlow(l.switches[at.Switch], probeFromLink(at.N))
 		l.graphChanged = true
 	}
+}
+
+// dropLinkFlows removes the flows of a port that is no longer part of a link.
+func (l *Law) dropLinkFlows(d *datapath, p fabric.PortNo) {
+	l.dropFlow(d, fromLink(p).FlowKey)
+	l.dropFlow(d, probeFromLink(p).FlowKey)
 }
 
 // unlink removes the link that ends at a port, at both ends.

@@ -180,12 +180,12 @@ func TestLeafSpine_AllPairs(t *testing.T) {
 	if s := n.law.Status(); len(s.Links) != 8 || len(s.Hosts) != 28 || !s.Settled {
 		t.Errorf("%d links, %d hosts, settled %v", len(s.Links), len(s.Hosts), s.Settled)
 	}
-	// The tables are small: a flow for each host, one more at its own switch, one for each link, and the common ones.
+	// The tables are small: a flow for each host, one more at its own switch, two for each link, and the common ones.
 	for id, s := range n.Switches {
-		links, groups := 2, 3
+		links, groups := 2*2, 3
 		own := 7
 		if id > 100 {
-			links, groups, own = 4, 4, 0
+			links, groups, own = 2*4, 4, 0
 		}
 		if got, want := len(s.Flows), len(everywhere())+28+own+links; got != want || len(s.Groups) != groups {
 			t.Errorf("%v: %d flows, %d groups: should be %d and %d", id, got, len(s.Groups), want, groups)

@@ -186,8 +186,14 @@ func (l *Law) setMeters(d *datapath, found []fabric.Meter) {
 // adopt takes over the flows and groups that were found on a switch. Wanted ones stay unchanged, hosts are learnt from them,
 // and unused ones are removed.
 func (l *Law) adopt(d *datapath, first bool) {
+	common := everywhere()
+	for _, p := range sorted(d.ports) {
+		if _, linked := d.flows[fromLink(p.Port).FlowKey]; linked || p.role == lostLink {
+			common = append(common, probeFromLink(p.Port))
+		}
+	}
 	wanted := map[fabric.FlowKey]fabric.Flow{}
-	for _, f := range everywhere() {
+	for _, f := range common {
 		wanted[f.FlowKey] = f
 	}
 	found := slices.SortedFunc(maps.Values(d.flows), compareFlows)
@@ -215,7 +221,7 @@ func (l *Law) adopt(d *datapath, first bool) {
 			}
 		}
 	}
-	for _, f := range everywhere() {
+	for _, f := range common {
 		l.setFlow(d, f)
 	}
 }
@@ -248,7 +254,7 @@ func (l *Law) portChanged(e *fabric.PortChanged) {
 		if p != nil {
 			l.unlink(at)
 			l.forgetAt(at)
-			l.dropFlow(d, fromLink(at.N).FlowKey)
+			l.dropLinkFlows(d, at.N)
 			delete(d.ports, at.N)
 		}
 	case p == nil && len(d.ports) >= PortsMax:
@@ -300,7 +306,7 @@ func (l *Law) tickPorts(d *datapath) {
 		if p.role == fresh && l.now-p.since >= l.settleTime(p) && p.probes >= 3 {
 			l.setRole(p, edge)
 			p.was = 0
-			l.dropFlow(d, fromLink(p.Port).FlowKey)
+			l.dropLinkFlows(d, p.Port)
 		}
 	}
 }

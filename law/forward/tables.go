@@ -7,7 +7,7 @@ import (
 // The tables of a switch. A frame from another switch goes directly to the pinned flows. So copies are made, and hosts learnt,
 // only where a frame enters the fabric.
 //
-//	0 entry    probes, broadcast ARP: controller | from a link: 2 | SYN, FIN, RST: copy, 1 | else 1
+//	0 entry    probes (those from a link apart), broadcast ARP: controller | from a link: 2 | SYN, FIN, RST: copy, 1 | else 1
 //	1 source   known host at its port: 2 | else copy, 2
 //	2 pinned   five-tuple: out | else 3
 //	3 host     destination: out, or the group of its switch | else controller
@@ -24,7 +24,7 @@ const (
 	prioCopy  uint16 = 300
 	prioARP   uint16 = 500
 	prioLink  uint16 = 700
-	prioProbe uint16 = 900
+	prioProbe uint16 = 900 // + 1: from a link
 )
 
 const (
@@ -37,7 +37,8 @@ const (
 	flagRST uint16 = 4
 )
 
-// Meters, one for each reason of packets to the controller, so that a flood of one kind does not displace others.
+// Meters, one for each reason of packets to the controller, so that a flood of one kind does not displace others. Probes that come in
+// from links have their own: guests can send LLDP frames, too, and a link without probes ends.
 const (
 	meterProbe = fabric.MeterFirst + iota
 	meterARP
@@ -46,13 +47,14 @@ const (
 	meterRST
 	meterSource
 	meterMiss
+	meterLinkProbe
 )
 
 func (r Rates) meters() []fabric.Meter {
 	m := func(id, rate uint32) fabric.Meter { return fabric.Meter{ID: id, Rate: rate, Burst: max(rate/10, 10)} }
 	return []fabric.Meter{
 		m(meterProbe, r.Probe), m(meterARP, r.ARP), m(meterSYN, r.Copy), m(meterFIN, r.Copy), m(meterRST, r.Copy),
-		m(meterSource, r.Source), m(meterMiss, r.Miss),
+		m(meterSource, r.Source), m(meterMiss, r.Miss), m(meterLinkProbe, r.Probe),
 	}
 }
 
@@ -81,6 +83,11 @@ func everywhere() []fabric.Flow {
 // fromLink lets frames from another switch skip the tables for hosts.
 func fromLink(p fabric.PortNo) fabric.Flow {
 	return flow(tableEntry, prioLink, fabric.Match{InPort: p}, fabric.Link, fabric.Do{Goto: tablePinned})
+}
+
+// probeFromLink sends the probes that come in at a port that is part of a link, or was.
+func probeFromLink(p fabric.PortNo) fabric.Flow {
+	return flow(tableEntry, prioProbe+1, fabric.Match{InPort: p, EthType: typeLLDP}, fabric.Probe, fabric.Do{Meter: meterLinkProbe})
 }
 
 // fromHost lets a host's frames pass at its port. The flow expires after an idle time, and the law then forgets the host.
