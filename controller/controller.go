@@ -5,7 +5,7 @@
 //	controller.go the goroutine of the laws
 //	turns.go      what waits for it
 //	session.go    one connection, from its first question to its end
-//	read.go       becoming master of a switch, and what it has
+//	read.go       what a switch has, and becoming its master
 //	refusal.go    switches that refuse an order
 //	carry.go      actions as OpenFlow messages
 //	agents.go     reports of agents on the bus

@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/testlog"
 	"weir/law"
+	"weir/law/fabric"
 	"weir/openflow"
 )
 
@@ -128,6 +129,64 @@ func TestEarlyEvents_BeforeReading(t *testing.T) {
 			if n != 1 {
 				b.t.Errorf("%d ports", n)
 			}
+		}
+	})
+}
+
+// asked records what a switch is asked for, in order: "master", "flows" and "delete".
+type asked struct {
+	mu   sync.Mutex
+	what []string
+}
+
+func (a *asked) seen(_ openflow.Header, m openflow.Message) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch m := m.(type) {
+	case *openflow.RoleRequest:
+		if m.Role == openflow.RoleMaster {
+			a.what = append(a.what, "master")
+		}
+	case *openflow.MultipartRequest:
+		if m.Type == openflow.MultipartFlow {
+			a.what = append(a.what, "flows")
+		}
+	case *openflow.FlowMod:
+		if m.Command == openflow.FlowDeleteStrict {
+			a.what = append(a.what, "delete")
+		}
+	}
+}
+
+func (a *asked) list() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Join(a.what, " ")
+}
+
+func withFlow(f openflow.FlowStats) func(*remote, uint32) error {
+	return func(p *remote, xid uint32) error {
+		return p.send(xid, &openflow.MultipartReply{Type: openflow.MultipartFlow, Body: openflow.FlowStatsReply{f}})
+	}
+}
+
+// A switch that is refused for a foreign flow keeps its master: nobody asks for that role. Flows of other versions are removed by
+// the master only.
+func TestForeignFlow_MasterStays(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		r := b.controller("a", nil)
+		b.until("it is at work", func() bool { return b.serves(0) })
+		var foreign, old asked
+		b.connect(model{id: 1, ports: 1, seen: foreign.seen, flows: withFlow(openflow.FlowStats{Cookie: 0x77})}, "a", time.Hour)
+		b.until("the switch is refused", func() bool { return len(r.status(b.ctx).Refused) == 1 })
+		if got := foreign.list(); got != "flows" {
+			t.Errorf("it is asked for %q", got)
+		}
+		of := openflow.FlowStats{Cookie: fabric.Pass.Cookie(), Match: openflow.Match{openflow.ICMPv4Type(8)}}
+		b.connect(model{id: 2, ports: 1, seen: old.seen, flows: withFlow(of)}, "a", time.Hour)
+		b.until("the other one has joined", func() bool { return b.serves(1) })
+		if got := old.list(); !strings.HasPrefix(got, "flows master flows delete") {
+			t.Errorf("the other one is asked for %q", got)
 		}
 	})
 }

@@ -26,12 +26,21 @@ func (c *Core) becomeMaster(ctx context.Context, s *session) error {
 	return err
 }
 
-// find becomes master of a switch and reads its flows, groups and meters.
+// find becomes master of a switch and reads its flows, groups and meters. It reads them before, too: a switch that cannot join keeps the
+// master that it has.
 func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
-	j := &fabric.Joined{Switch: s.id}
+	if _, err := c.read(ctx, s, false); err != nil {
+		return nil, err
+	}
 	if err := c.becomeMaster(ctx, s); err != nil {
 		return nil, fmt.Errorf("become master: %w", err)
 	}
+	return c.read(ctx, s, true) // another master may have changed it meanwhile
+}
+
+// read reads the ports, flows, groups and meters of a switch. As its master it also removes flows of other versions.
+func (c *Core) read(ctx context.Context, s *session, master bool) (*fabric.Joined, error) {
+	j := &fabric.Joined{Switch: s.id}
 	if err := each[openflow.PortDescReply](ctx, &c.reading, s.conn, openflow.MultipartPortDesc, nil, func(p *openflow.Port) error {
 		if p.PortNo <= openflow.PortMax {
 			j.Ports = append(j.Ports, readPort(p))
@@ -45,7 +54,7 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 		openflow.FlowStatsRequest{TableID: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny},
 		func(f *openflow.FlowStats) error {
 			flows++
-			return errors.Join(c.sort(s, f, &j.Found), most(flows, allFlowsMax, "flows"))
+			return errors.Join(c.sort(s, f, &j.Found, master), most(flows, allFlowsMax, "flows"))
 		}); err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}
@@ -87,14 +96,15 @@ func most(n, limit int, what string) error {
 }
 
 // sort adds a flow of Weir's to found. A foreign flow in one of Weir's tables could hide Weir's flows: then the switch is not
-// managed. Flows with Weir's cookie that this version does not make are removed.
-func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State) error {
+// managed. Flows with Weir's cookie that this version does not make are removed by the master.
+func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State, master bool) error {
 	f, ours, ok := readFlow(stats)
 	switch {
 	case !ours && stats.TableID <= lastTable:
 		return fmt.Errorf("a foreign flow is in a table that Weir uses (0 to %d): %s; remove it, or do not connect this switch",
 			lastTable, foreign(stats))
 	case !ours:
+	case !ok && !master:
 	case !ok:
 		m := &openflow.FlowMod{
 			Cookie: f.Kind.Cookie(), CookieMask: fabric.CookieMask, TableID: stats.TableID, Command: openflow.FlowDeleteStrict,
