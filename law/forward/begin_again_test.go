@@ -47,6 +47,29 @@ func (n *network) beginAgain(t rapid.TB) {
 	n.BeginAgain(n.law)
 }
 
+// The controller begins again, and a leaf cannot reach it. The others keep the flows to its hosts until these would be forgotten.
+func TestControllerBeginsAgain_SwitchStaysAway(t *testing.T) {
+	n := leafSpine(t, 2, 1, 1)
+	n.begin(t)
+	must(t, n.pairs())
+	n.beginAgain(t)
+	n.Connect(1)
+	n.Connect(101)
+	must(t, n.Run(n.law.cfg.Adopt+2*time.Second))
+	must(t, n.pairsQuietly())
+	must(t, n.Run(n.law.hostIdle()))
+	for _, id := range []law.Switch{1, 101} {
+		if f, there := n.Switches[id].Flows[hostKey(hostMAC(2))]; there {
+			t.Errorf("%v keeps %v", id, f)
+		}
+	}
+	n.Connect(2)
+	must(t, n.Run(2*time.Second))
+	n.greet()
+	must(t, n.Run(time.Second))
+	must(t, n.pairs())
+}
+
 // The controller begins again, and the first switch that connects to it was emptied. So the controller does not know that two
 // of its ports are links, and it learns a host there, through spines that still forward. When those connect, the links are
 // found. The host is then at the port where its own switch sends to it, although it sends nothing.

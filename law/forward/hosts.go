@@ -354,7 +354,7 @@ func (l *Law) ageHosts() {
 }
 
 // clean removes flows and groups that no host needs. It waits with those that were found on a switch: their hosts may be at
-// a switch that is not connected yet.
+// a switch that is not connected yet. While a link is missing it waits until such hosts would be forgotten.
 func (l *Law) clean() {
 	if !l.collect {
 		return
@@ -367,10 +367,14 @@ func (l *Law) clean() {
 	for _, s := range slices.Sorted(maps.Keys(with)) { // in order: two group numbers may collide
 		wanted[l.groupID(s)] = s
 	}
+	wait := l.cfg.Adopt
+	if l.linkMissing() {
+		wait = max(wait, l.hostIdle())
+	}
 	for _, d := range sorted(l.switches) {
 		switch {
 		case !d.joined:
-		case l.now-d.joinedAt < l.cfg.Adopt:
+		case l.now-d.joinedAt < wait:
 			l.collect = true
 		default:
 			l.dropOrphans(d)

@@ -34,7 +34,7 @@ type Config struct {
 	MoveHold   time.Duration // least time between two moves of a host
 	HostIdle   uint16        // seconds; a host that sent nothing for this time is forgotten
 	TakeOver   time.Duration // switches that were found forwarding stay unchanged until their links are found, at most this long
-	Adopt      time.Duration // flows that were found, of hosts not seen yet, stay for this time
+	Adopt      time.Duration // flows that were found, of hosts not seen yet, stay for this time; for HostIdle while a link is missing
 
 	SwitchesMax            int
 	HostsMax, HostsPerPort int

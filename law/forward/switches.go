@@ -163,6 +163,16 @@ func (l *Law) findingLinks() bool {
 	if l.now >= l.takingOver {
 		return false
 	}
+	if l.linkMissing() {
+		return true
+	}
+	l.takingOver = 0
+	return false
+}
+
+// linkMissing reports whether a switch was found with a link that is not known again, although its port is up. Most likely the switch
+// behind it cannot reach the controller, and forwards.
+func (l *Law) linkMissing() bool {
 	for _, d := range l.switches {
 		for _, p := range d.ports {
 			if d.joined && p.Up && p.foundAsLink() {
@@ -170,7 +180,6 @@ func (l *Law) findingLinks() bool {
 			}
 		}
 	}
-	l.takingOver = 0
 	return false
 }
 
