@@ -3,12 +3,16 @@ package controller
 import (
 	"bytes"
 	"log/slog"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/law"
 	"weir/law/fabric"
+	"weir/openflow"
+	"weir/openflow/channel"
 )
 
 // saying is a law that answers each event with the same actions.
@@ -45,6 +49,40 @@ func TestActionsAreRouted(t *testing.T) {
 	})
 	if lines := strings.Count(text.String(), "\n"); lines != 2+5 {
 		t.Errorf("%d lines are logged, should be 7:\n%s", lines, text.String())
+	}
+}
+
+// A law that asks again after each failure gets an event for each of them, also while a switch has too many open questions.
+func TestStatsFailed_EachTime(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "switch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if nc, err := l.Accept(); err == nil {
+			_ = newRemote(nc).be(model{id: 7, ports: 1, flows: func(*remote, uint32) error { return nil }}) // it does not answer this question
+		}
+	}()
+	defer func() { l.Close(); <-ended }()
+	conn, err := channel.Dial(t.Context(), "unix", l.Addr().String(), channel.Config{Limits: channel.Limits{Outstanding: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Ask(&openflow.MultipartRequest{Type: openflow.MultipartFlow, Body: openflow.FlowStatsRequest{}}); err != nil {
+		t.Fatal(err)
+	}
+	c := newCore(newFence(nil, 1, silent), silent, namedLaw{name: "polls", Law: saying{fabric.AskStats{Switch: 7}}})
+	s := &session{id: 7, conn: conn}
+	c.sessions[7] = s
+	c.take(event{s, &fabric.StatsFailed{Switch: 7}})
+	for n := range 5 {
+		if len(c.later) != 1 {
+			t.Fatalf("after %d failures %d wait, want 1", n, len(c.later))
+		}
+		c.takeLater()
 	}
 }
 

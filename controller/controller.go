@@ -114,10 +114,7 @@ func (c *Core) work(ctx context.Context) {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for ctx.Err() == nil {
-		for _, e := range c.later {
-			c.take(e)
-		}
-		c.later = c.later[:0]
+		c.takeLater()
 		busy := c.agents != nil && c.agents.step(c.now())
 		s, e, ok := c.turns.next()
 		if !ok && busy {
@@ -142,6 +139,15 @@ func (c *Core) work(ctx context.Context) {
 		c.turns.spent(s, e, time.Since(begun))
 		c.overdue()
 		c.answer()
+	}
+}
+
+// takeLater passes to the laws the events that came up during a step. Their steps may add further ones, which wait for the next call.
+func (c *Core) takeLater() {
+	later := c.later
+	c.later = nil
+	for _, e := range later {
+		c.take(e)
 	}
 }
 
