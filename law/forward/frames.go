@@ -119,8 +119,18 @@ func arpAnswer(mac fabric.MAC, ip fabric.IPv4, toMAC fabric.MAC, toIP fabric.IPv
 	return b.Bytes(), err
 }
 
+// linkLocal reports whether an address is one of those that bridges do not forward: of STP, LACP, 802.1X, PTP and LLDP
+// (01:80:c2:00:00:00 to 0f; IEEE 802.1Q, 8.6.3).
+func linkLocal(m fabric.MAC) bool {
+	return [5]byte(m[:5]) == [5]byte{0x01, 0x80, 0xc2} && m[5] < 16
+}
+
 // forward delivers a frame that a switch had no flow for, or floods it.
 func (l *Law) forward(e *fabric.PacketIn, head header) {
+	if linkLocal(head.to) {
+		l.counts.LinkLocal++
+		return
+	}
 	if h := l.hosts[head.to]; h != nil {
 		if l.reachable(h) && h.at != e.At {
 			l.counts.Delivered++

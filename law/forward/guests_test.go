@@ -158,3 +158,19 @@ func TestProbesOfLinksHaveTheirMeter(t *testing.T) {
 		t.Errorf("role %v, meter %#x", n.law.port(uplink).role, of)
 	}
 }
+
+// Frames to the next bridge, as of STP and LACP, do not reach other hosts (IEEE 802.1Q, 8.6.3). Other group addresses do.
+func TestLinkLocalIsNotForwarded(t *testing.T) {
+	n := oneSwitch(t, 2)
+	for last, want := range map[byte]int{0x00: 0, 0x02: 0, 0x0f: 0, 0x10: 1, 0x20: 1} {
+		clear(n.Received)
+		n.Send(hostMAC(1), modelnet.Ethernet(hostMAC(1), fabric.MAC{0x01, 0x80, 0xc2, 0, 0, last}))
+		must(t, n.Settle())
+		if got := len(n.Received[hostMAC(2)]); got != want {
+			t.Errorf("01:80:c2:00:00:%02x: %d arrived, want %d", last, got, want)
+		}
+	}
+	if got := n.law.counts.LinkLocal; got != 3 {
+		t.Errorf("%d counted, want 3", got)
+	}
+}

@@ -117,6 +117,7 @@ type Counts struct {
 	Moves           uint64 `json:"moves"`            //
 	FloodsRefused   uint64 `json:"floods_refused"`   // over the limit of a port
 	Floods          uint64 `json:"floods"`           //
+	LinkLocal       uint64 `json:"link_local"`       // frames for the next bridge only, not forwarded
 	Answered        uint64 `json:"answered"`         // ARP requests
 	Delivered       uint64 `json:"delivered"`        // single frames, by the controller
 	PinsRefused     uint64 `json:"pins_refused"`     //
