@@ -122,8 +122,12 @@ func (l *Law) copied(e *fabric.PacketIn) {
 		l.end(from, to, true)
 	case flags&fabric.FlagSYN != 0:
 		l.place(from.Addr(), e.At)
-		if flags&fabric.FlagACK != 0 {
-			l.begin(to, from)
+		e, answer := ends{from, to}, flags&fabric.FlagACK != 0
+		if answer {
+			e = ends{to, from}
+		}
+		if l.agreed(e, answer) {
+			l.begin(e)
 		}
 	case flags&fabric.FlagFIN != 0: // the direction of the sender's data: FQ-8
 		l.end(from, to, false)
@@ -131,23 +135,16 @@ func (l *Law) copied(e *fabric.PacketIn) {
 }
 
 // begin counts both directions of a connection, as Algorithm 1 does with a SYN-ACK.
-func (l *Law) begin(opener, answerer netip.AddrPort) {
-	c := l.conns[ends{opener, answerer}]
+func (l *Law) begin(e ends) {
+	c := l.conns[e]
 	if c == nil {
-		if len(l.conns) >= maxConnections {
-			l.counts.Evicted++
-			l.remove(first[connection](l.byAge))
-		}
-		c = &connection{ends: ends{opener, answerer}}
-		c.age = l.byAge.PushBack(c)
-		l.conns[c.ends] = c
-		l.counts.Opened++
+		c = l.open(e)
 	}
 	l.hear(c)
-	for side, from := range [2]netip.Addr{opener.Addr(), answerer.Addr()} {
+	for side, from := range [2]netip.Addr{e.opener.Addr(), e.answerer.Addr()} {
 		if !c.counts[side] {
 			c.counts[side] = true
-			l.join(from, [2]netip.Addr{answerer.Addr(), opener.Addr()}[side])
+			l.join(from, [2]netip.Addr{e.answerer.Addr(), e.opener.Addr()}[side])
 		}
 	}
 }
@@ -175,6 +172,7 @@ func (l *Law) end(from, to netip.AddrPort, both bool) {
 func (l *Law) hear(c *connection) {
 	c.heard = l.now
 	l.byAge.MoveToBack(c.age)
+	c.of.conns.MoveToBack(c.turn)
 }
 
 // remove ends a connection.
@@ -182,6 +180,7 @@ func (l *Law) remove(c *connection) {
 	l.stop(c, 0)
 	l.stop(c, 1)
 	l.byAge.Remove(c.age)
+	l.close(c)
 	delete(l.conns, c.ends)
 }
 

@@ -195,22 +195,24 @@ func TestFQ8_RST(t *testing.T) {
 	s.want("the same ports again", s.opens(2, 1000, 1), "2>1:67500 1>2:67500")
 }
 
-// The copy of a SYN is lost: the answer's flow counts as soon as the opener's port is known. A connection whose FINs are lost counts
+// A connection counts once both its SYN and its SYN-ACK were copied, whichever the controller sees first. One whose FINs are lost counts
 // until it was silent for `idle`.
 func TestLostCopies(t *testing.T) {
 	s := newScript(t, func(p *Params) { p.Idle = 60e9 })
-	s.want("no SYN", s.sends(1, 2, [2]uint16{80, 1000}, fabric.FlagSYN|fabric.FlagACK), "2>1:67500")
-	s.flows("no SYN", 1, 0)
-	if n := s.l.Counts().Nowhere; n != 1 {
-		t.Errorf("%d nowhere", n)
-	}
-	s.want("later one", s.sends(2, 3, [2]uint16{1001, 80}, fabric.FlagSYN), "1>2:67500")
-	s.flows("later one", 1, 1)
+	answer := func() string { return s.sends(1, 2, [2]uint16{80, 1000}, fabric.FlagSYN|fabric.FlagACK) }
+	s.want("no SYN", answer(), "")
+	s.after(handshake)
+	s.want("too late", s.sends(2, 1, [2]uint16{1000, 80}, fabric.FlagSYN), "")
+	s.after(handshake)
+	s.want("too late", answer(), "")
+	s.flows("neither", 0, 0)
+	s.want("the SYN after its answer", s.sends(2, 1, [2]uint16{1000, 80}, fabric.FlagSYN), "2>1:67500 1>2:67500")
+	s.flows("both", 1, 1)
 	s.after(59 * time.Second)
 	s.flows("almost", 1, 1)
 	s.after(time.Second)
 	s.flows("idle", 0, 0)
-	if c := s.l.Counts(); c.Idle != 1 || len(s.l.conns)+s.l.byAge.Len() != 0 {
+	if c := s.l.Counts(); c.Idle != 1 || len(s.l.conns)+s.l.byAge.Len()+len(s.l.shares)+len(s.l.halves)+s.l.halvesByAge.Len() != 0 {
 		t.Errorf("%+v", c)
 	}
 	s.after(time.Duration(s.l.p.Lease))
@@ -297,11 +299,53 @@ func TestHysteresis(t *testing.T) {
 	}
 }
 
+// A guest that sends SYN-ACKs without a SYN before, as from its own port to many of a neighbour, does not change the neighbour's windows.
+func TestForgedSYNACKs(t *testing.T) {
+	s := newScript(t, nil)
+	s.want("a connection to the neighbour", s.opens(2, 1000, 1), "2>1:67500 1>2:67500")
+	for n := range uint16(1000) {
+		s.want("forged", s.sends(3, 1, [2]uint16{80, 2000 + n}, fabric.FlagSYN|fabric.FlagACK), "")
+	}
+	s.want("update", s.after(10*ms), "")
+	s.flows("only the real one", 1, 1, 0)
+}
+
+// A VM that opens connections without end displaces its own when the table is full, not the older ones of others.
+func TestShares(t *testing.T) {
+	s := newScript(t, nil)
+	s.law = s.l
+	for n := range uint16(10) {
+		s.opens(2, 1000+n, 1)
+	}
+	for n := range maxConnections + 1000 {
+		s.sends(3, 4, [2]uint16{uint16(n), uint16(80 + n>>16)}, fabric.FlagSYN)
+		s.sends(4, 3, [2]uint16{uint16(80 + n>>16), uint16(n)}, fabric.FlagSYN|fabric.FlagACK)
+	}
+	if c := s.l.Counts(); c.Evicted != 1010 || len(s.l.conns) != maxConnections {
+		t.Errorf("%+v, %d connections", c, len(s.l.conns))
+	}
+	s.flows("the other VM's connections", 10, 10, maxConnections-10)
+	for n := range uint16(10) { // it has most no longer
+		s.opens(5, 1000+n, 1)
+	}
+	s.flows("room for others", 20, 10, maxConnections-20)
+	sum := 0
+	for vm, sh := range s.l.shares {
+		if sum += sh.conns.Len(); sh.vm != vm || sh.conns.Len() > s.l.largest().conns.Len() {
+			t.Errorf("VM %d has %d connections, the largest is VM %d", vm, sh.conns.Len(), s.l.largest().vm)
+		}
+	}
+	if sum != len(s.l.conns) {
+		t.Errorf("shares of %d connections", sum)
+	}
+}
+
 // The tables have limits: the oldest connection makes room, and so does the longest unused station.
 func TestLimits(t *testing.T) {
 	s := newScript(t, nil)
 	s.law = s.l
 	for n := range maxConnections + 10 {
+		s.sends(201+n/200%50, n%200+1, [2]uint16{uint16(n >> 16), uint16(n)}, fabric.FlagSYN)
 		s.sends(n%200+1, 201+n/200%50, [2]uint16{uint16(n), uint16(n >> 16)}, fabric.FlagSYN|fabric.FlagACK)
 	}
 	if c := s.l.Counts(); c.Evicted != 10 || len(s.l.conns) != maxConnections || s.l.byAge.Len() != maxConnections {
@@ -316,6 +360,9 @@ func TestLimits(t *testing.T) {
 	}
 	if len(s.l.stations) != maxStations || len(s.l.ports) != maxPorts || s.l.Counts().TooMany == 0 {
 		t.Errorf("%d stations, %d ports", len(s.l.stations), len(s.l.ports))
+	}
+	if len(s.l.halves) != maxHalves || s.l.halvesByAge.Len() != maxHalves {
+		t.Errorf("%d halves of handshakes", len(s.l.halves))
 	}
 	for n := range 200 { // connections and their flows are still there
 		if st := s.l.stations[address(n+1)]; st == nil || st.flows == 0 {

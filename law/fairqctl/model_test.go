@@ -36,6 +36,17 @@ type flow struct{ from, to netip.AddrPort }
 func (m *model) flows(now time.Duration) map[flow]bool {
 	out := map[flow]bool{}
 	heard := map[flow]time.Duration{} // of connections, by the flow of the lower end
+	// The newest SYN or SYN-ACK of connections that are not open, by the flow of the opener.
+	waiting := map[flow]seen{}
+	agreed := func(opener flow, c seen) bool {
+		w, is := waiting[opener]
+		if is && w.flags != c.flags && c.when < w.when+handshake {
+			delete(waiting, opener)
+			return true
+		}
+		waiting[opener] = c
+		return false
+	}
 	connection := func(f flow) flow {
 		if f.to.Compare(f.from) < 0 {
 			return flow{f.to, f.from}
@@ -58,10 +69,13 @@ func (m *model) flows(now time.Duration) map[flow]bool {
 			delete(out, there)
 			delete(out, back)
 		case c.flags&fabric.FlagSYN != 0 && c.flags&fabric.FlagACK != 0:
-			out[there], out[back] = true, true
-			known = true
+			if known = known || agreed(back, c); known {
+				out[there], out[back] = true, true
+			}
 		case c.flags&fabric.FlagSYN != 0:
-			known = false
+			if known = !known && agreed(there, c); known {
+				out[there], out[back] = true, true
+			}
 		case c.flags&fabric.FlagFIN != 0:
 			delete(out, there)
 		}

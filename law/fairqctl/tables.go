@@ -9,7 +9,7 @@ import (
 	"weir/law/inventory"
 )
 
-// Limits of the tables. The oldest connection makes room for a new one. Pairs and stations are fewer than twice the connections
+// Limits of the tables. A connection makes room for a new one (see open). Pairs and stations are fewer than twice the connections
 // and their lists of unused ones.
 const (
 	maxConnections = 1 << 16
@@ -29,13 +29,19 @@ type tables struct {
 	unused   *list.List // pairs without flows, by the time of their last flow's end
 	conns    map[ends]*connection
 	byAge    *list.List // connections, by the time of their last copy
+	shares   map[law.VM]*share
+	most     *share // see largest; nil: not known
 	guests   *inventory.Guests
+
+	halves      map[ends]*half
+	halvesByAge *list.List // by the time of their last copy
 }
 
 func newTables() tables {
 	return tables{
 		ports: map[law.Port]*port{}, stations: map[netip.Addr]*station{}, empty: list.New(), pairs: map[pairKey]*pair{}, granted: list.New(),
-		unused: list.New(), conns: map[ends]*connection{}, byAge: list.New(), guests: inventory.NewGuests(),
+		unused: list.New(), conns: map[ends]*connection{}, byAge: list.New(), shares: map[law.VM]*share{}, guests: inventory.NewGuests(),
+		halves: map[ends]*half{}, halvesByAge: list.New(),
 	}
 }
 
@@ -84,7 +90,9 @@ type connection struct {
 	ends
 	counts [2]bool // the opener's data, the answerer's
 	heard  time.Duration
-	age    *list.Element
+	age    *list.Element // in byAge
+	of     *share
+	turn   *list.Element // in of.conns
 }
 
 // first returns the first element of a list; nil: it is empty.
