@@ -207,7 +207,7 @@ func (l *Law) expired(e *fabric.Expired) {
 			l.forget(h)
 		}
 	case fabric.Pinned:
-		l.unpin(e.Flow.Match.Tuple)
+		l.expiredPin(e.Switch, e.Flow.Match.Tuple)
 	}
 }
 

@@ -365,8 +365,8 @@ func TestSwitchEmptied(t *testing.T) {
 	}
 }
 
-// A pinned flow and its acknowledgements pass the same links. It moves when its spine leaves, and ends when a switch reports
-// that it was idle.
+// A pinned flow and its acknowledgements pass the same links. It moves when its spine leaves. It stays while one
+// direction has packets, and ends when a switch reports that both were idle.
 func TestPinned(t *testing.T) {
 	n := leafSpine(t, 2, 4, 2)
 	n.begin(t)
@@ -386,17 +386,44 @@ func TestPinned(t *testing.T) {
 		t.Fatalf("path %v after %v failed", other, path[1])
 	}
 	must(t, n.symmetric([]fabric.Tuple{flow}))
-	key := pinned(flow, 0, 0).FlowKey
-	delete(n.Switches[1].Flows, key)
-	n.Events = append(n.Events, &fabric.Expired{Switch: 1, Flow: key})
-	must(t, n.Settle())
-	for id, s := range n.Switches {
+	expire := func(direction fabric.Tuple) {
+		key := pinned(direction, 0, 0).FlowKey
+		delete(n.Switches[1].Flows, key)
+		n.Events = append(n.Events, &fabric.Expired{Switch: 1, Flow: key})
+		must(t, n.Settle())
+	}
+	for range 2 { // the direction without packets is placed again with each path, and expires again
+		expire(flow.Reverse())
+		if got := n.pinnedFlows(); got != 5 || n.law.Path(flow) == nil {
+			t.Fatalf("the other direction is in use: %d pinned flows, want 5; path %v", got, n.law.Path(flow))
+		}
+		last := n.law.Path(flow)[1]
+		n.Connect(path[1])
+		must(t, n.Run(time.Second))
+		n.Restart(last)
+		must(t, n.Settle())
+		path = []law.Switch{0, last}
+		if got := n.pinnedFlows(); got != 6 {
+			t.Errorf("on a new path: %d pinned flows, want 6", got)
+		}
+	}
+	expire(flow.Reverse())
+	expire(flow)
+	if got := n.pinnedFlows(); got != 0 || len(n.law.pins) != 0 {
+		t.Errorf("%d pinned flows, %d pins", got, len(n.law.pins))
+	}
+}
+
+// pinnedFlows counts the flows of pins on all switches.
+func (n *network) pinnedFlows() (sum int) {
+	for _, s := range n.Switches {
 		for k := range s.Flows {
 			if k.Table == tablePinned && k.Match != (fabric.Match{}) {
-				t.Errorf("%v still has %v", id, k)
+				sum++
 			}
 		}
 	}
+	return sum
 }
 
 // A pin that is asked for while routes must wait is placed when they have changed. The old ones lead over a link that is gone.

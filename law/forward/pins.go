@@ -26,6 +26,7 @@ type pin struct {
 type hop struct {
 	at            law.Switch
 	forward, back fabric.PortNo
+	silent        [2]bool // forward, back: the flow of this direction has expired here
 }
 
 // pinAsked records a pin. placePins installs it as soon as there is a path.
@@ -79,6 +80,27 @@ func (l *Law) unpin(t fabric.Tuple) {
 	if p != nil {
 		l.takeOff(p)
 		delete(l.pins, p.tuple)
+	}
+}
+
+// expiredPin records that the flow of one direction has expired at a switch. The pin ends when both have at one switch. A direction
+// without packets, as of a one-way flow, does not end it.
+func (l *Law) expiredPin(at law.Switch, t fabric.Tuple) {
+	p, side := l.pins[t], 0
+	if p == nil {
+		p, side = l.pins[t.Reverse()], 1
+	}
+	if p == nil {
+		return
+	}
+	for i := range p.path {
+		if h := &p.path[i]; h.at == at {
+			h.silent[side] = true
+			if h.silent == [2]bool{true, true} {
+				l.unpin(t)
+			}
+			return
+		}
 	}
 }
 
@@ -142,8 +164,8 @@ func (l *Law) onRoute(p *pin) bool {
 	last := len(p.path) - 1
 	for i, h := range p.path {
 		d := l.switches[h.at]
-		if d == nil || !d.joined || d.flows[pinned(p.tuple, 0, 0).FlowKey].Do.Out != h.forward ||
-			d.flows[pinned(p.tuple.Reverse(), 0, 0).FlowKey].Do.Out != h.back {
+		if d == nil || !d.joined || !h.silent[0] && d.flows[pinned(p.tuple, 0, 0).FlowKey].Do.Out != h.forward ||
+			!h.silent[1] && d.flows[pinned(p.tuple.Reverse(), 0, 0).FlowKey].Do.Out != h.back {
 			return false
 		}
 		if i < last && !slices.Contains(there.ports[h.at], h.forward) || i > 0 && !slices.Contains(back.ports[h.at], h.back) {
