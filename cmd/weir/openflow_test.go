@@ -18,6 +18,7 @@ import (
 type askedSwitch struct {
 	conn     net.Conn
 	noMeters bool
+	name     string // of its description, and of port 5
 }
 
 func (s *askedSwitch) say(xid uint32, m openflow.Message) error {
@@ -79,9 +80,9 @@ func (s *askedSwitch) multipart(xid uint32, ask *openflow.MultipartRequest) erro
 	reply := &openflow.MultipartReply{Type: ask.Type}
 	switch ask.Type {
 	case openflow.MultipartDesc:
-		reply.Body = &openflow.DescReply{Manufacturer: "M", Hardware: "H", Software: "S", SerialNum: "1", Datapath: "D"}
+		reply.Body = &openflow.DescReply{Manufacturer: "M" + s.name, Hardware: "H" + s.name, Software: "S" + s.name, SerialNum: "1" + s.name, Datapath: "D" + s.name}
 	case openflow.MultipartPortDesc:
-		reply.Body = openflow.PortDescReply{{PortNo: openflow.PortLocal, Name: "br0", Config: openflow.PortDown}, {PortNo: 5, Name: "swp5", CurrSpeed: 1_000_000}}
+		reply.Body = openflow.PortDescReply{{PortNo: openflow.PortLocal, Name: "br0", Config: openflow.PortDown}, {PortNo: 5, Name: "swp5" + s.name, CurrSpeed: 1_000_000}}
 	case openflow.MultipartPortStats:
 		reply.Body = openflow.PortStatsReply{{PortNo: 5, RxBytes: 1234, TxDropped: ^uint64(0)}}
 	case openflow.MultipartTable:
@@ -179,6 +180,17 @@ func TestOpenflow_Dump(t *testing.T) {
 	}
 	if d.Features.DatapathID != 0xabc || len(d.Flows) != 2 || len(d.Missing) != 1 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A switch cannot send control characters to the terminal by its names.
+func TestOpenflow_HostileNames(t *testing.T) {
+	address := (&askedSwitch{name: "\x1b[2Jx\ny"}).listen(t, "tcp")
+	for _, command := range []string{"dump", "ports"} {
+		out, errs, code := openflowRun(t, command, address)
+		if code != 0 || strings.Contains(out, "\x1b") || strings.Contains(out, "\ny") || !strings.Contains(out, `swp5\x1b[2Jx\ny`) {
+			t.Errorf("%s: code %d %s\n%q", command, code, errs, out)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func (d *switchDump) text(w io.Writer) {
 	fmt.Fprintf(w, "switch %016x: %d tables, %d buffers, can %s\n", d.Features.DatapathID, d.Features.Tables, d.Features.Buffers, d.Features.Capabilities)
 	if s := d.Description; s != nil {
-		fmt.Fprintf(w, "%s, %s, software %s, serial number %s, %s\n", s.Manufacturer, s.Hardware, s.Software, s.SerialNum, s.Datapath)
+		fmt.Fprintln(w, printable(fmt.Sprintf("%s, %s, software %s, serial number %s, %s", s.Manufacturer, s.Hardware, s.Software, s.SerialNum, s.Datapath)))
 	}
 	portsText(w, d.Ports)
 	for _, t := range d.Tables {
@@ -38,7 +38,7 @@ func (d *switchDump) text(w io.Writer) {
 	}
 	flowsText(w, d.Flows)
 	for _, what := range slices.Sorted(maps.Keys(d.Missing)) {
-		fmt.Fprintf(w, "no %s: %s\n", what, d.Missing[what])
+		fmt.Fprintf(w, "no %s: %s\n", what, printable(d.Missing[what]))
 	}
 }
 
@@ -59,7 +59,7 @@ func portsText(w io.Writer, ports []switchPort) {
 		if p.CurrSpeed > 0 {
 			speed = strconv.FormatUint(uint64(p.CurrSpeed)/1000, 10)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t", p.PortNo, p.Name, p.HwAddr, state, speed)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t", p.PortNo, printable(p.Name), p.HwAddr, state, speed)
 		if s := p.Stats; s != nil {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t", counter(s.RxPackets), counter(s.RxBytes), counter(s.RxDropped), counter(s.TxPackets), counter(s.TxBytes), counter(s.TxDropped))
 		} else {
