@@ -85,6 +85,20 @@ func TestTurns(t *testing.T) {
 	if want := []string{"*fabric.Left", "probe", "other"}; !slices.Equal(order, want) {
 		t.Errorf("%q, should be %q", order, want)
 	}
+	// Probes have room next to any number of other packets, which do not use theirs.
+	full, probe := noisy[0], fabric.PacketIn{Kind: fabric.Probe, Frame: frame}
+	for turns.may(full, fabric.PacketIn{Frame: frame}) {
+	}
+	for n := range probesPerSwitch + 1 {
+		if got := turns.may(full, probe); got != (n < probesPerSwitch) {
+			t.Fatalf("probe %d: taken %v", n, got)
+		}
+	}
+	long := &session{id: 1002}
+	turns.may(long, fabric.PacketIn{Kind: fabric.Probe, Frame: make([]byte, 65000)})
+	if n := len(long.box.probes.pop().Frame); n != probeBytes {
+		t.Errorf("%d bytes of a probe wait", n)
+	}
 	big := &session{id: 1001}
 	for turns.may(big, fabric.PacketIn{Frame: make([]byte, 65000)}) {
 	}

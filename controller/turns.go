@@ -10,8 +10,10 @@ import (
 
 const (
 	urgentPerSwitch = 1024                  // events that must not be lost; a switch that sends more is read more slowly
-	framesPerSwitch = 1024                  // packets for the laws; further ones are dropped
+	framesPerSwitch = 1024                  // packets for the laws other than probes; further ones are dropped
 	bytesPerSwitch  = 512 << 10             // of these packets
+	probesPerSwitch = 1024                  // further ones are dropped
+	probeBytes      = 256                   // of each; Weir's have about 80, and the rest of others is of no use
 	freeMax         = 1024                  // packets whose memory is kept for further ones
 	freeBytesMax    = 2048                  // of each of these
 	turn            = 50 * time.Microsecond // of the laws' time, for each switch in turn
@@ -36,7 +38,7 @@ type mailbox struct {
 	urgent queue[law.Event]
 	probes queue[*fabric.PacketIn] // apart, so that a flood of frames does not take links down
 	frames queue[*fabric.PacketIn]
-	bytes  int // of probes and frames
+	bytes  int // of frames
 	listed bool
 	credit time.Duration // of the laws' time
 	debtAt time.Time     // when the credit was used up
@@ -64,15 +66,18 @@ func (t *turns) may(s *session, in fabric.PacketIn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := &s.box
-	if b.probes.len()+b.frames.len() >= framesPerSwitch || b.bytes+len(in.Frame) > bytesPerSwitch {
+	switch {
+	case in.Kind == fabric.Probe:
+		if b.probes.len() >= probesPerSwitch {
+			return false
+		}
+		in.Frame = in.Frame[:min(len(in.Frame), probeBytes)]
+		b.probes.push(t.copied(in))
+	case b.frames.len() >= framesPerSwitch || b.bytes+len(in.Frame) > bytesPerSwitch:
 		return false
-	}
-	b.bytes += len(in.Frame)
-	e := t.copied(in)
-	if e.Kind == fabric.Probe {
-		b.probes.push(e)
-	} else {
-		b.frames.push(e)
+	default:
+		b.bytes += len(in.Frame)
+		b.frames.push(t.copied(in))
 	}
 	t.list(s)
 	return true
@@ -149,7 +154,6 @@ func (b *mailbox) refill() {
 }
 
 func (t *turns) pop(b *mailbox) (law.Event, bool) {
-	var p *fabric.PacketIn
 	switch {
 	case b.urgent.len() > 0:
 		if b.urgent.len() == urgentPerSwitch {
@@ -157,14 +161,13 @@ func (t *turns) pop(b *mailbox) (law.Event, bool) {
 		}
 		return b.urgent.pop(), true
 	case b.probes.len() > 0:
-		p = b.probes.pop()
+		return b.probes.pop(), true
 	case b.frames.len() > 0:
-		p = b.frames.pop()
-	default:
-		return nil, false
+		p := b.frames.pop()
+		b.bytes -= len(p.Frame)
+		return p, true
 	}
-	b.bytes -= len(p.Frame)
-	return p, true
+	return nil, false
 }
 
 // spent subtracts the cost of an event from its switch's credit, at most ten turns: the cost is elapsed time, which includes
