@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"weir/datapath/testnet"
 )
@@ -121,6 +124,28 @@ func (r *racks) spread(t *testing.T) {
 		if n < spreadFlows*45/100 || n > spreadFlows*55/100 {
 			t.Errorf("spine %d got %d of %d", s+1, n, spreadFlows)
 		}
+	}
+}
+
+// A machine whose address is on its bridge's own port, as of a hypervisor, keeps its network under Weir.
+func TestOwnPortOfABridge(t *testing.T) {
+	r := newRacks(t, 1, 0, 1)
+	own := &host{ns: r.fabric, ip: net.IPv4(10, 0, 9, 9)}
+	r.fabric.Must(t, func() error {
+		link, err := netlink.LinkByName("leaf1")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: own.ip, Mask: net.CIDRMask(16, 32)}}); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(link)
+	})
+	r.connect(t)
+	r.startController()
+	testnet.Until(t, "the machine reaches the host", func() bool { return r.asks(own, r.hosts[0], 2*time.Second) == nil })
+	if s := r.status(t); s.Core.OrdersRefused != 0 {
+		t.Errorf("%d orders refused", s.Core.OrdersRefused)
 	}
 }
 

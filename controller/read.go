@@ -42,7 +42,7 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 func (c *Core) read(ctx context.Context, s *session, master bool) (*fabric.Joined, error) {
 	j := &fabric.Joined{Switch: s.id}
 	if err := each[openflow.PortDescReply](ctx, &c.reading, s.conn, openflow.MultipartPortDesc, nil, func(p *openflow.Port) error {
-		if p.PortNo <= openflow.PortMax {
+		if fabric.Usable(fabric.PortNo(p.PortNo)) {
 			j.Ports = append(j.Ports, readPort(p))
 		}
 		return most(len(j.Ports), forward.PortsMax, "ports")

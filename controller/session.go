@@ -188,8 +188,8 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 	}
 	switch m := m.(type) {
 	case *openflow.PortStatus:
-		if m.Desc.PortNo > openflow.PortMax {
-			return // the bridge's own port
+		if !fabric.Usable(fabric.PortNo(m.Desc.PortNo)) {
+			return
 		}
 		c.post(s, &fabric.PortChanged{Switch: s.id, Port: readPort(&m.Desc), Gone: m.Reason == openflow.PortDelete})
 	case *openflow.FlowRemoved:

@@ -7,11 +7,18 @@ import (
 	"net/netip"
 )
 
-// PortNo is a port number of a switch, 1 to 0xffffff00 (OFPP_MAX): the N of a law.Port.
+// PortNo is a port number of a switch, 1 to 0xffffff00 (OFPP_MAX) or PortLocal: the N of a law.Port.
 type PortNo = uint32
 
-// PortMax is the last number of a physical port.
-const PortMax PortNo = 0xffffff00
+// PortMax is the last number of a physical port. PortLocal is the port of the switch's own machine (OFPP_LOCAL), where the machine is a
+// host: of a bridge br0 of Open vSwitch it is the device br0.
+const (
+	PortMax   PortNo = 0xffffff00
+	PortLocal PortNo = 0xfffffffe
+)
+
+// Usable reports whether frames can come in at a port of this number, so that hosts may be there.
+func Usable(p PortNo) bool { return p > 0 && p <= PortMax || p == PortLocal }
 
 // MAC is an Ethernet address; zero: none.
 type MAC [6]byte

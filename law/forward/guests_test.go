@@ -159,6 +159,26 @@ func TestProbesOfLinksHaveTheirMeter(t *testing.T) {
 	}
 }
 
+// The machine of a switch, behind the switch's own port, is a host like others. A port without a usable number is none.
+func TestOwnPortIsOneOfAHost(t *testing.T) {
+	n := newNetwork(t, testConfig())
+	n.AddSwitch(1, 2)
+	n.Switches[1].Ports[fabric.PortLocal] = true
+	n.addHost(at(1, 1))
+	n.addHost(law.Port{Switch: 1, N: fabric.PortLocal})
+	n.connectAll()
+	n.begin(t)
+	must(t, n.pairs())
+	down := fabric.PortInfo{Port: fabric.PortLocal}
+	for _, info := range []fabric.PortInfo{down, {Port: fabric.PortMax + 1, Up: true}, {Port: 0xffffffff, Up: true}, {Port: 0, Up: true}} {
+		n.Events = append(n.Events, &fabric.PortChanged{Switch: 1, Port: info})
+	}
+	must(t, n.Settle())
+	if p := n.law.switches[1].ports; len(p) != 3 || p[fabric.PortLocal].Up {
+		t.Errorf("%d ports, own port %+v", len(p), p[fabric.PortLocal])
+	}
+}
+
 // Frames to the next bridge, as of STP and LACP, do not reach other hosts (IEEE 802.1Q, 8.6.3). Other group addresses do.
 func TestLinkLocalIsNotForwarded(t *testing.T) {
 	n := oneSwitch(t, 2)

@@ -253,7 +253,7 @@ func (l *Law) addPort(d *datapath, info fabric.PortInfo) {
 
 func (l *Law) portChanged(e *fabric.PortChanged) {
 	d := l.switches[e.Switch]
-	if d == nil || !d.joined || e.Port.Port == 0 || e.Port.Port > fabric.PortMax {
+	if d == nil || !d.joined || !fabric.Usable(e.Port.Port) {
 		return
 	}
 	at := law.Port{Switch: e.Switch, N: e.Port.Port}
