@@ -145,7 +145,10 @@ func (f *File) resolve(label string, g *Graph) (*point, error) {
 	}
 	p.config = Config{
 		Graph: g, Switch: f.Topology.Switch, Duration: f.Duration, RTT: f.Network.RTT,
-		Series: f.Measure.Series, Ports: maps.Clone(f.Measure.Ports), Windows: maps.Clone(f.Measure.Windows),
+		Series: f.Measure.Series, Windows: maps.Clone(f.Measure.Windows),
+	}
+	if p.config.Ports, err = f.ports(g); err != nil {
+		return nil, err
 	}
 	if p.config.RTT == 0 {
 		p.config.RTT = g.rtt()
@@ -175,6 +178,19 @@ func (f *File) switches(s *Scheme, g *Graph) ([]string, error) {
 		return nil, fmt.Errorf("scheme %s, at: %w", s.Name, err)
 	}
 	return names, nil
+}
+
+// ports returns the ports to be measured by the names of PortName: worlds and results know them by no other spelling.
+func (f *File) ports(g *Graph) (map[string]string, error) {
+	ports := maps.Clone(f.Measure.Ports)
+	for label, name := range ports {
+		node, peer, err := g.Port(name)
+		if err != nil {
+			return nil, fmt.Errorf("measure.ports.%s: %w", label, err)
+		}
+		ports[label] = PortName(node, peer)
+	}
+	return ports, nil
 }
 
 // items resolves the traffic: endpoints to pairs, TCP settings to profiles. Equal settings share a profile.

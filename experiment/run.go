@@ -53,7 +53,7 @@ type Config struct {
 	Control    *Control          `json:",omitempty"` // nil: the file says nothing, or the scheme has no law of a controller
 	Guarantees []VMGuarantee     `json:",omitempty"` // of VMs whose law shares uplinks
 	Series     law.Duration      // bin width of delivered bytes
-	Ports      map[string]string // label -> port name "switch->receiver1" of the Graph
+	Ports      map[string]string // label -> the PortName of a port of the Graph, "switch->receiver1"
 	Windows    map[string][2]law.Duration
 }
 

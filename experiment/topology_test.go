@@ -192,6 +192,20 @@ func TestPortNames(t *testing.T) {
 	}
 }
 
+// Every accepted spelling of a port is the same port for the worlds.
+func TestPlan_PortsHaveOneName(t *testing.T) {
+	for _, spelled := range []string{"switch->receiver1", "switch -> receiver1", "switch->receiver1.hv", " switch -> receiver1.hv "} {
+		text := strings.Replace(planBase, `"switch->receiver1"`, fmt.Sprintf("%q", spelled), 1)
+		for _, world := range []string{WorldLab, WorldSim} {
+			for _, r := range planned(t, text, Options{Worlds: []string{world}, Schemes: []string{"droptail"}, AssumeAll: true}).Runs {
+				if got := r.Config.Ports["bottleneck"]; got != "switch->receiver1" {
+					t.Errorf("%s: the port %q is %q", world, spelled, got)
+				}
+			}
+		}
+	}
+}
+
 // network.rtt is the base round trip of the longest path in every topology: exact if it is a multiple of 4 ns.
 func TestLongestPathHasTheRTT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -38,7 +39,8 @@ func (w *World) Name() string { return "lab" }
 
 // Check returns, before anything starts, why this machine cannot carry out r, or nil.
 func (w *World) Check(r *experiment.Run) error {
-	if _, _, err := checkHost(&r.Config, Options{Controller: w.Controller, Commanded: w.Laws.Commanded(r)}); err != nil {
+	p, _, err := checkHost(&r.Config, Options{Controller: w.Controller, Commanded: w.Laws.Commanded(r)})
+	if err != nil {
 		return err
 	}
 	if _, err := workload.Expand(&r.Config, r.Seed); err != nil {
@@ -47,8 +49,27 @@ func (w *World) Check(r *experiment.Run) error {
 	if err := w.Laws.Check(r); err != nil {
 		return err
 	}
-	if !w.WithoutMeasuring {
-		return attach.CheckMeasure()
+	if w.WithoutMeasuring {
+		return nil
+	}
+	if err := p.checkMeasured(); err != nil {
+		return err
+	}
+	return attach.CheckMeasure()
+}
+
+// checkMeasured refuses a port of measure.ports without a queue.
+func (p *plan) checkMeasured() error {
+	shaped := map[string]bool{}
+	for _, n := range p.nodes {
+		for _, port := range n.ports {
+			shaped[port.name] = port.rate > 0
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(p.cfg.Ports)) {
+		if name := p.cfg.Ports[label]; !shaped[name] {
+			return fmt.Errorf("measure.ports.%s: %s has no queue in the lab, because its link has no rate: name a port of a switch or towards one, or run with --world sim", label, name)
+		}
 	}
 	return nil
 }
