@@ -115,8 +115,11 @@ func (ls Laws) NeedProcess(r *experiment.Run) bool {
 	return slices.ContainsFunc(r.Laws, func(name string) bool { return !ls[name].Stays })
 }
 
-// Enforce attaches the laws of r, in their order, to the lab's switches. stop detaches them.
+// Enforce attaches the laws of r, in their order, to the lab's switches, if Check permits them. stop detaches them.
 func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error) {
+	if err := ls.Check(r); err != nil {
+		return nil, err
+	}
 	stop = func() error {
 		var errs []error
 		for _, at := range slices.Backward(l.laws) {

@@ -63,11 +63,15 @@ then removes the lab.`,
 // labUp builds the lab of r. It returns at once if only the network is needed. Otherwise it returns when ctx is
 // cancelled.
 func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) (err error) {
-	needsProcess := laws.Lab().NeedProcess(r)
+	works := laws.Lab()
+	if err := works.Check(r); err != nil {
+		return err
+	}
+	needsProcess := works.NeedProcess(r)
 	started := time.Now()
 	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
 		Experiment: r.Experiment, Owned: needsProcess, Controller: labProgram("controller"), Agent: labProgram("agent", "--unpinned"), Scale: r.Scale,
-		Commanded: laws.Lab().Commanded(r),
+		Commanded: works.Commanded(r),
 		Progress:  func(phase string) { fmt.Fprintln(stderr, phase) },
 	})
 	if err != nil {
@@ -85,7 +89,7 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 		return nil
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
-	stop, err := l.Enforce(r, laws.Lab())
+	stop, err := l.Enforce(r, works)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,6 +74,25 @@ func TestLabByHand(t *testing.T) {
 	says(weirAs(t, 0, "lab", "exec", "--lab", "nosuch", "sender1", "--", "true"), `weir: no lab "nosuch"; labs that are up: `)
 	says(weirAs(t, 0, "lab", "clean", "nosuch"), `weir: no lab "nosuch"; labs that are up: `)
 	says(weirAs(t, 0, "lab", "clean", name), "removed lab "+name)
+}
+
+// lab up refuses a scheme whose law the lab cannot run, before anything is built.
+func TestLabUp_ChecksTheLaws(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "two-senders.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(twoSenders, "{name: droptail}", "{name: hygenicc}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := planOne(file, "hygenicc", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // a lab that is built nevertheless does not stay
+	var out strings.Builder
+	err = labUp(ctx, fmt.Sprintf("check-%d", os.Getpid()), r, &out, &out)
+	if err == nil || !strings.Contains(err.Error(), "set topology.hypervisors: true") || out.Len() > 0 {
+		t.Errorf("%v\n%s", err, out.String())
+	}
 }
 
 // Every lab command of an unprivileged user reports that it needs root.
