@@ -129,6 +129,9 @@ func TestCleanSparesLivingRunsAndForeignNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := kept.Leave(); err != nil {
+		t.Fatal(err)
+	}
 	foreign := "weir-" + testName("kept") + "-foreign"
 	ipNetns(t, "add", foreign) // with labs up: their mounts now exist twice
 	t.Cleanup(func() { ipNetns(t, "del", foreign) })
@@ -180,6 +183,9 @@ func TestCleanSparesWhatTookOurPlace(t *testing.T) {
 	}
 	kept, err := Up(t.Context(), testName("swap"), dumbbell(1, false).config(), Options{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Leave(); err != nil {
 		t.Fatal(err)
 	}
 	entry := kept.Namespaces()["sender1"]

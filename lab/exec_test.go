@@ -20,6 +20,9 @@ func TestExecInALab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := kept.Leave(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _, _ = Clean(kept.Name()) }) // already removed if the test passes
 	out, err := child(t, "exec", kept.Name(), "sender1", "ip", "-4", "-o", "addr").Output()
 	if err != nil || !strings.Contains(string(out), kept.Addr("sender1", 0).String()) {

@@ -42,7 +42,7 @@ import (
 type Options struct {
 	Experiment string // its id, for the list of labs
 	// Owned is a lab that ends with this process: it is locked until Down, and `weir lab clean` removes it when
-	// the process is dead. Otherwise the lab stays after Up.
+	// the process is dead. Otherwise Leave leaves it running.
 	Owned bool
 	// Netstack makes this process run the guests whose stack is netstack; it needs Owned. Otherwise their TCP is
 	// Linux's, which Unmet then reports.
@@ -129,14 +129,11 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	if err := l.build(ctx, o.Progress); err != nil {
 		return nil, errors.Join(fmt.Errorf("lab %s: %w", name, err), l.Down())
 	}
-	if !o.Owned {
-		return l, l.leave()
-	}
 	return l, nil
 }
 
-// leave gives up the threads and the lock: the lab remains, by its names in /run/netns.
-func (l *Lab) leave() error {
+// Leave gives up the threads and the lock: the lab remains, by its names in /run/netns, with the laws that stay.
+func (l *Lab) Leave() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = true

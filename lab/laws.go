@@ -24,7 +24,7 @@ type Law struct {
 	Hardware func(r *experiment.Run, name string) (Hardware, error)
 	// Commanded: the lab's controller must command the switches, and the law runs in it.
 	Commanded bool
-	// Stays: the law continues after its process ends.
+	// Stays: the law continues after its process ends, without a call of Close.
 	Stays bool
 	// Report is that of the law's Spec.
 	Report func(law.Tally) ([]law.Value, []string)

@@ -59,6 +59,9 @@ func TestOVS_DaemonsEndWithTheLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := kept.Leave(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _, _ = Clean(kept.Name()) })
 	if n := strings.Count(hostState(t), "process "); n != 2 {
 		t.Errorf("%d processes of a lab with one switch, want 2", n)

@@ -36,8 +36,8 @@ func labUpCommand() *cobra.Command {
 		Use:   "up FILE",
 		Short: "Build the network of FILE and leave it running",
 		Long: `Build the network of FILE, with the guests' TCP configured for the scheme, and leave it running.
-If the scheme has a law, this process enforces it: it runs until it is interrupted, and
-then removes the lab.`,
+If the scheme has a law other than droptail and deeptail, this process enforces it: it runs
+until it is interrupted, and then removes the lab.`,
 		Example: `  weir lab up experiments/incast.yaml
   weir lab exec sender1 -- cat /proc/net/dev
   weir lab exec sender1 -- ping -c 3 receiver1
@@ -60,9 +60,9 @@ then removes the lab.`,
 	return cmd
 }
 
-// labUp builds the lab of r. It returns at once if only the network is needed. Otherwise it returns when ctx is
-// cancelled.
-func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) (err error) {
+// labUp builds the lab of r and attaches its laws. It returns at once if they stay without this process. Otherwise it
+// returns when ctx is cancelled.
+func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) error {
 	works := laws.Lab()
 	if err := works.Check(r); err != nil {
 		return err
@@ -77,6 +77,10 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	if err != nil {
 		return err
 	}
+	stop, err := l.Enforce(r, works)
+	if err != nil {
+		return errors.Join(err, l.Down())
+	}
 	for _, u := range l.Unmet() {
 		fmt.Fprintln(stderr, "not applied: "+u)
 	}
@@ -86,16 +90,11 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	fmt.Fprintf(stdout, "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec %sNODE -- COMMAND\n",
 		name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds(), chooseLab(name, r))
 	if !needsProcess {
-		return nil
-	}
-	defer func() { err = errors.Join(err, l.Down()) }()
-	stop, err := l.Enforce(r, works)
-	if err != nil {
-		return err
+		return l.Leave()
 	}
 	fmt.Fprintf(stdout, "%s is enforced while this process runs; interrupt it to remove the lab\n", strings.Join(r.Laws, ", "))
 	<-ctx.Done()
-	return stop()
+	return errors.Join(stop(), l.Down())
 }
 
 // defaultLabName is the name of a lab that was given none.

@@ -6,9 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/testroot"
 )
@@ -74,6 +79,43 @@ func TestLabByHand(t *testing.T) {
 	says(weirAs(t, 0, "lab", "exec", "--lab", "nosuch", "sender1", "--", "true"), `weir: no lab "nosuch"; labs that are up: `)
 	says(weirAs(t, 0, "lab", "clean", "nosuch"), `weir: no lab "nosuch"; labs that are up: `)
 	says(weirAs(t, 0, "lab", "clean", name), "removed lab "+name)
+}
+
+// A law that stays without its process is applied when lab up ends.
+func TestLabUp_AppliesALawThatStays(t *testing.T) {
+	testroot.Need(t, "makes network namespaces")
+	file := filepath.Join(t.TempDir(), "two-senders.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(twoSenders, "{name: droptail}", "{name: deeptail, params: {more: 50KB}}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("deep-%d", os.Getpid())
+	t.Cleanup(func() { weirAs(t, 0, "lab", "clean", name) })
+	if up := weirAs(t, 0, "lab", "up", file, "--scheme", "deeptail", "--name", name); !strings.HasSuffix(up, "exit 0") {
+		t.Fatal(up)
+	}
+	at, err := netns.GetFromName("weir-" + name + "-switch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	h, err := netlink.NewHandleAt(at, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	list, err := h.QdiscList(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limits []uint32
+	for _, q := range list {
+		if tbf, ok := q.(*netlink.Tbf); ok {
+			limits = append(limits, tbf.Limit)
+		}
+	}
+	if !slices.Equal(limits, []uint32{110_000, 110_000, 110_000}) {
+		t.Errorf("the limits of the switch's queues are %v B, want 60 KB and 50 KB more", limits)
+	}
 }
 
 // lab up refuses a scheme whose law the lab cannot run, before anything is built.
