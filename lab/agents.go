@@ -352,11 +352,16 @@ func (c *controlled) Close() error {
 
 // endProcess asks a process to end, and kills it if it does not.
 func endProcess(name string, p *process) error {
-	_ = unix.Kill(p.pid, unix.SIGTERM) // it may have ended
+	select {
+	case <-p.ended:
+		return nil
+	default:
+	}
+	_ = p.Signal(unix.SIGTERM) // it may have ended
 	select {
 	case <-p.ended:
 	case <-time.After(killGrace):
-		_ = unix.Kill(p.pid, unix.SIGKILL)
+		_ = p.Kill()
 		<-p.ended
 		return fmt.Errorf("%s did not end within %v and was killed", name, killGrace)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -176,6 +177,39 @@ func TestControlled_AgentThatFails(t *testing.T) {
 	}
 	if left, err := executed(&l.claim.record); err != nil || len(left) > 0 {
 		t.Errorf("processes %v are left, %v", left, err)
+	}
+}
+
+// A process that was reaped is not signalled: its number may be that of another.
+func TestEndProcess_Reaped(t *testing.T) {
+	other := exec.Command("cat")
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	close(ended)
+	if err := endProcess("agent", &process{Process: other.Process, ended: ended}); err != nil {
+		t.Error(err)
+	}
+	if _, err := in.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	if n, err := out.Read(make([]byte, 1)); n != 1 {
+		t.Errorf("the other process has ended: %v", err)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := other.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

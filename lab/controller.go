@@ -29,9 +29,9 @@ const (
 
 // process is a child of this process. It survives this process, as a member of the lab's control group.
 type process struct {
-	pid   int
-	ended chan struct{}
-	err   error // how it ended, once it has
+	*os.Process
+	ended chan struct{} // closed when it is reaped: its number may then be that of another process
+	err   error         // how it ended, once it has
 }
 
 // controllerAddress returns the address that the controller listens on, in the management network.
@@ -90,7 +90,7 @@ func (l *Lab) spawn(node string, program []string, file, log string) (*process, 
 	if err := l.Enter(node, func() error { return preferred(cmd.Start) }); err != nil {
 		return nil, err
 	}
-	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
+	p := &process{Process: cmd.Process, ended: make(chan struct{})}
 	go func() { p.err = cmd.Wait(); close(p.ended) }()
 	return p, nil
 }

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weir/controller"
 	"weir/datapath/testnet"
 	"weir/experiment"
@@ -181,7 +179,7 @@ func (l *Lab) status(tb testing.TB) *controller.Status {
 // kill ends the lab's controller like a crash.
 func (p *process) kill(tb testing.TB) {
 	tb.Helper()
-	if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {
+	if err := p.Kill(); err != nil {
 		tb.Fatal(err)
 	}
 	<-p.ended

@@ -39,7 +39,7 @@ func TestFairQCtl_OnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := testnet.NewTap(t, portOf(t, l, "sender1->sender1.hv"))
-	first := l.controller.pid
+	first := l.controller.Pid
 	largest := func(client, server *net.TCPConn) (window, unit uint32) {
 		windows, err := sendLimited(t, guest, client, server, 200_000)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestFairQCtl_OnTheWire(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if l.controller.pid == first {
+	if l.controller.Pid == first {
 		t.Error("the controller is that of the law")
 	}
 	if err := l.awaitController(t.Context(), func(string) {}); err != nil {

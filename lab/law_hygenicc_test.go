@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weir/agent/agentd"
 	"weir/datapath/testnet"
 	"weir/law/hygenicc"
@@ -24,7 +22,7 @@ func TestHyGenICC_TCPHasItsShare(t *testing.T) {
 		testnet.Until(t, "the sender of UDP is limited", func() bool { return limits(t, l, "sender2") == 1 })
 		c := l.laws[0].Attached.(*controlled)
 		agent := c.agents[agentName(l.plan.byName["receiver1"].ports[0].peer)]
-		if err := unix.Kill(agent.pid, unix.SIGKILL); err != nil {
+		if err := agent.Kill(); err != nil {
 			return err
 		}
 		<-agent.ended

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weir/datapath/testnet"
 	"weir/deadline"
 	"weir/experiment"
@@ -98,7 +96,7 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 			return err
 		}
 		c := l.laws[0].Attached.(*controlled)
-		if err := unix.Kill(c.controller.pid, unix.SIGKILL); err != nil {
+		if err := c.controller.Kill(); err != nil {
 			return err
 		}
 		<-c.controller.ended
