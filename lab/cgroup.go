@@ -53,7 +53,7 @@ func (r *record) makeCgroup() (string, error) {
 }
 
 // JoinCgroup moves this process into the lab's cgroup, so that programs attached there see the sockets that it
-// opens from then on. Down moves it back.
+// opens from then on. Down moves it back if leaveCgroup has not.
 func (l *Lab) JoinCgroup() error {
 	dir, err := l.Cgroup()
 	if err != nil {
@@ -72,13 +72,27 @@ func (l *Lab) JoinCgroup() error {
 	return nil
 }
 
+// leaveCgroup moves this process back. If its cgroup was removed since, or has children with controllers and so takes no
+// process, the nearest one above that takes it is used.
 func (l *Lab) leaveCgroup() error {
 	if l.joined == "" {
 		return nil
 	}
-	dir := l.joined
-	l.joined = ""
-	return moveSelf(dir)
+	root, err := cgroup2Root()
+	if err != nil {
+		return err
+	}
+	err = moveSelf(l.joined)
+	for dir := l.joined; err != nil && strings.HasPrefix(dir, root+"/"); {
+		dir = filepath.Dir(dir)
+		if moveSelf(dir) == nil {
+			err = nil
+		}
+	}
+	if err == nil {
+		l.joined = ""
+	}
+	return err
 }
 
 func moveSelf(dir string) error {

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	case "agent":
 		fmt.Fprintln(os.Stderr, childAgent(os.Args[len(os.Args)-1]))
 		os.Exit(1)
+	case "cgroup":
+		fmt.Println(childCgroup(os.Args[1]))
+		os.Exit(0)
 	case "controller":
 		fmt.Fprintln(os.Stderr, childController(os.Args[len(os.Args)-1]))
 		os.Exit(1)

@@ -136,7 +136,10 @@ func (l *Lab) setInitialRTOs() (restore func() error, err error) {
 	if err := l.JoinCgroup(); err != nil {
 		return nil, errors.Join(err, program.Close())
 	}
-	return func() error { return errors.Join(l.leaveCgroup(), program.Close()) }, nil
+	return func() error {
+		_ = l.leaveCgroup() // Down tries again
+		return program.Close()
+	}, nil
 }
 
 func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
