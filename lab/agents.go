@@ -309,10 +309,10 @@ func (c *controlled) ended() error {
 	return nil
 }
 
-// Tally counts the law's grants. The error is that a part of the control plane has ended or is silent.
+// Tally counts the law's grants. A *BrokenError reports that a part of the control plane has ended or is silent.
 func (c *controlled) Tally() (law.Tally, error) {
 	if err := c.ended(); err != nil {
-		return nil, err
+		return nil, &BrokenError{err}
 	}
 	s, err := c.status()
 	if err != nil {
@@ -320,7 +320,7 @@ func (c *controlled) Tally() (law.Tally, error) {
 	}
 	missing, err := c.missing()
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("the controller does not command %v", missing)
+		err = &BrokenError{fmt.Errorf("the controller does not command %v", missing)}
 	}
 	t := law.Tally{"grants": s.Bus.Grants["sent"]}
 	for result, n := range s.Bus.Grants {

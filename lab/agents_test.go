@@ -18,6 +18,7 @@ import (
 	"weir/agent/agentd"
 	"weir/datapath/testnet"
 	"weir/experiment"
+	"weir/experiment/result"
 	"weir/internal/testroot"
 	"weir/law"
 	"weir/law/gcc"
@@ -159,6 +160,37 @@ func TestControlled_OnTheWire(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(labsDir, l.claim.Name, agentsDir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("files of the agents are left: %v", err)
+	}
+}
+
+// A part of the control plane that is silent or has ended leaves the claims about the run undecided.
+func TestControlled_BreaksDuringARun(t *testing.T) {
+	g := dumbbell(1, true)
+	l := upWithAgents(t, "agentdies", g, testAgent(t))
+	r := &experiment.Run{Config: *g.config(), Laws: []string{"everybody"}, At: []string{"switch"}, Params: map[string]any{"everybody": everybodyParams{Window: 1, Every: 1e6}}}
+	stop, err := l.Enforce(r, Laws{"everybody": Controlled(everybodySpec())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fatal := func(text string) bool {
+		_, unmet := l.lawTotals()
+		return slices.ContainsFunc(unmet, func(u result.Unmet) bool { return u.Severity == result.Fatal && strings.Contains(u.Text, text) })
+	}
+	agent := l.laws[0].Attached.(*controlled).agents[agentName(l.plan.byName["sender1.hv"])]
+	if fatal("") {
+		t.Error("it is broken from the start")
+	}
+	if err := agent.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testnet.Until(t, "the agent that stopped is fatal", func() bool { return fatal("does not command [" + agentName(l.plan.byName["sender1.hv"])) })
+	agent.kill(t)
+	if !fatal("has ended: signal: killed") {
+		_, unmet := l.lawTotals()
+		t.Errorf("the agent has ended: %v", unmet)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

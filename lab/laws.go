@@ -36,11 +36,15 @@ type Attached interface {
 	Has(port string) bool
 	// Sample returns the law's current metrics of a port, those of kind law.OverTime.
 	Sample(port string) ([]law.Value, error)
-	// Tally returns the law's counters so far, over all ports; nil: it counts nothing.
+	// Tally returns the law's counters so far, over all ports; nil: it counts nothing. A *BrokenError reports that the
+	// law no longer works.
 	Tally() (law.Tally, error)
 	// Close detaches the law.
 	Close() error
 }
+
+// BrokenError reports that a part of a law has ended or does nothing. The measurements are then not those of the law.
+type BrokenError struct{ error }
 
 // Quiet is a law without metrics.
 type Quiet struct{}
@@ -149,7 +153,10 @@ type attachedLaw struct {
 func (l *Lab) lawTotals() (totals []law.Value, unmet []result.Unmet) {
 	for _, at := range l.laws {
 		t, err := at.Tally()
-		if err != nil {
+		switch broken := (*BrokenError)(nil); {
+		case errors.As(err, &broken):
+			unmet = append(unmet, result.UnmetTexts(at.name, result.Fatal, fmt.Sprintf("%s: %v", at.name, broken))...)
+		case err != nil:
 			unmet = append(unmet, result.UnmetTexts(at.name, result.Warning, fmt.Sprintf("%s: its counters cannot be read: %v", at.name, err))...)
 		}
 		if t == nil || at.report == nil {
