@@ -69,7 +69,7 @@ func (r *runner) dial(rt *route, f *flow) (*conn, error) {
 		c.abort()
 		return nil, errOver
 	}
-	rt.listener.expect(c)
+	rt.listener.expect(c, o.start)
 	return c, nil
 }
 

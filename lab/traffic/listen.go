@@ -18,18 +18,25 @@ const Port = 5001
 // matches them by the client's address, so the data needs no identification.
 type listener struct {
 	acceptor
-	addr netip.AddrPort
+	addr  netip.AddrPort
+	clock clock
 
 	mu       sync.Mutex
 	expected map[netip.AddrPort]*conn // by the client's address: connected, not yet accepted
-	early    map[netip.AddrPort]end   // accepted before the client had registered
+	early    map[netip.AddrPort]early // accepted before the client had registered
 	closed   bool
 }
 
-func newListener(a acceptor) *listener {
+// early is an end that was accepted at a time of CLOCK_MONOTONIC.
+type early struct {
+	end
+	at int64
+}
+
+func newListener(a acceptor, c clock) *listener {
 	return &listener{
-		acceptor: a, addr: a.address(),
-		expected: map[netip.AddrPort]*conn{}, early: map[netip.AddrPort]end{},
+		acceptor: a, addr: a.address(), clock: c,
+		expected: map[netip.AddrPort]*conn{}, early: map[netip.AddrPort]early{},
 	}
 }
 
@@ -48,10 +55,10 @@ func (l *listener) arrived(client netip.AddrPort, e end) {
 		c = nil
 		e.Close()
 	case c == nil:
-		if old := l.early[client]; old != nil {
+		if old, ok := l.early[client]; ok {
 			old.Close() // of a client that gave up before it registered
 		}
-		l.early[client] = e
+		l.early[client] = early{e, l.clock.now()}
 	default:
 		delete(l.expected, client)
 	}
@@ -61,18 +68,22 @@ func (l *listener) arrived(client netip.AddrPort, e end) {
 	}
 }
 
-// expect registers a conn whose connection will arrive, or has arrived, from c's client address.
-func (l *listener) expect(c *conn) {
+// expect registers a conn whose connection will arrive, or has arrived, from c's client address. Its SYN left after the
+// time start, so an end that was accepted before is that of an earlier connection with this address, whose client gave up.
+func (l *listener) expect(c *conn, start int64) {
 	l.mu.Lock()
-	e := l.early[c.local]
-	if e != nil {
-		delete(l.early, c.local)
-	} else {
+	e, ok := l.early[c.local]
+	delete(l.early, c.local)
+	if ok && e.at < start {
+		e.Close()
+		ok = false
+	}
+	if !ok {
 		l.expected[c.local] = c
 	}
 	l.mu.Unlock()
-	if e != nil {
-		c.attach(e)
+	if ok {
+		c.attach(e.end)
 	}
 }
 

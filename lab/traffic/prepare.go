@@ -93,7 +93,7 @@ func (r *runner) open(p place) error {
 	if err != nil {
 		return err
 	}
-	l := newListener(a)
+	l := newListener(a, r.clock)
 	r.listeners[p] = l
 	r.order = append(r.order, p)
 	r.spawn(func() { l.serve(r) })
