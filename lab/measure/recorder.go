@@ -219,11 +219,37 @@ func (r *Recorder) detach() error {
 		errs = append(errs, l.Close())
 	}
 	r.links = nil
-	// Programs run under RCU, and this system call waits for a grace period.
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		errs = append(errs, fmt.Errorf("wait for running programs: membarrier: %w", errno))
+	if err := awaitPrograms(membarrier); err != nil {
+		errs = append(errs, fmt.Errorf("wait for running programs: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// awaitPrograms waits for a grace period of RCU, under which programs run. The system call does that, but a kernel with
+// nohz_full= refuses it. There, a change of a map of maps waits.
+func awaitPrograms(barrier func() error) error {
+	if err := barrier(); !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	one := ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+	inner, err := ebpf.NewMap(&one)
+	if err != nil {
+		return err
+	}
+	defer inner.Close()
+	outer, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: &one})
+	if err != nil {
+		return err
+	}
+	defer outer.Close()
+	return outer.Put(uint32(0), inner)
+}
+
+func membarrier() error {
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
+		return fmt.Errorf("membarrier: %w", errno)
+	}
+	return nil
 }
 
 // release releases all kernel objects.
