@@ -39,8 +39,8 @@ func Controlled(spec law.Spec) Law {
 	return Law{
 		Commanded: copies(&spec),
 		Check:     func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
-		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
-			return startControlled(&spec, l, r, name)
+		StartContext: func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
+			return startControlled(ctx, &spec, l, r, name)
 		},
 	}
 }
@@ -79,9 +79,9 @@ type controlled struct {
 	programs   *programs           // that declare deadlines; nil: the law does not ask for them
 }
 
-func startControlled(spec *law.Spec, l *Lab, r *experiment.Run, name string) (Attached, error) {
+func startControlled(ctx context.Context, spec *law.Spec, l *Lab, r *experiment.Run, name string) (Attached, error) {
 	c := &controlled{lab: l, name: name, command: lawController, agents: map[string]*process{}}
-	if err := c.start(spec, r, name); err != nil {
+	if err := c.start(ctx, spec, r, name); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -91,7 +91,7 @@ func (c *controlled) dir(file ...string) string {
 	return filepath.Join(append([]string{labsDir, c.lab.claim.Name, agentsDir}, file...)...)
 }
 
-func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error {
+func (c *controlled) start(ctx context.Context, spec *law.Spec, r *experiment.Run, name string) error {
 	l := c.lab
 	if l.controllerProgram == nil || l.agentProgram == nil {
 		return fmt.Errorf("law %s runs at a controller, and this lab was built without one", name)
@@ -119,7 +119,7 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 		text += fmt.Sprintf("laws: {%s: %s}\n", name, params)
 	}
 	if copies(spec) {
-		err = c.takeSwitches(text)
+		err = c.takeSwitches(ctx, text)
 	} else {
 		text += fmt.Sprintf("kind: Controller\nname: %s\nlisten: 127.0.0.1:%d\npoll: 0s\ngeneration: %s\n", lawController, lawOpenFlowPort, c.dir("generation"))
 		c.controller, err = c.begin(controllerNode, l.controllerProgram, "controller", text)
@@ -154,14 +154,14 @@ func (c *controlled) start(spec *law.Spec, r *experiment.Run, name string) error
 			return err
 		}
 	}
-	if err := c.await(); err != nil {
+	if err := c.await(ctx); err != nil {
 		return err
 	}
-	if err := c.guarantee(spec, url, keys["operator"], r.Config.Guarantees); err != nil || !copies(spec) {
+	if err := c.guarantee(ctx, spec, url, keys["operator"], r.Config.Guarantees); err != nil || !copies(spec) {
 		return err
 	}
 	// While many agents start, a switch may lose its connection for a second. Copies from that time would be missing.
-	return l.awaitController(context.Background(), func(string) {})
+	return l.awaitController(ctx, func(string) {})
 }
 
 // controlledNodes returns the hypervisors with a guest, and the switches that run the laws.
@@ -207,7 +207,7 @@ func (c *controlled) enrol(nodes []*node) (map[string]string, error) {
 }
 
 // takeSwitches has the switches' controller run the law: it starts again with more lines in its file, and takes over its own flows.
-func (c *controlled) takeSwitches(lines string) error {
+func (c *controlled) takeSwitches(ctx context.Context, lines string) error {
 	l := c.lab
 	if !l.hasController() {
 		return fmt.Errorf("law %s runs in the switches' controller, and this lab has none", c.name)
@@ -220,7 +220,7 @@ func (c *controlled) takeSwitches(lines string) error {
 		return err
 	}
 	c.controller = l.controller
-	return l.awaitController(context.Background(), func(string) {})
+	return l.awaitController(ctx, func(string) {})
 }
 
 // begin starts a program in a node, with a file and a log of this name.
@@ -237,12 +237,12 @@ func (c *controlled) begin(node string, program []string, name, text string) (*p
 }
 
 // await waits until the controller commands every agent and knows what it has.
-func (c *controlled) await() error {
+func (c *controlled) await(ctx context.Context) error {
 	look := time.NewTicker(agentsLook)
 	defer look.Stop()
 	end := time.Now().Add(agentsPatience)
 	for {
-		missing, err := c.missing()
+		missing, err := c.missing(ctx)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
@@ -256,13 +256,17 @@ func (c *controlled) await() error {
 			}
 			return withLog(errors.Join(fmt.Errorf("the controller does not command %v within %v", missing, agentsPatience), err), c.dir(name+".log"))
 		}
-		<-look.C
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-look.C:
+		}
 	}
 }
 
 // missing lists the agents that the controller does not command, or whose inventory it does not know.
-func (c *controlled) missing() ([]string, error) {
-	s, err := c.status()
+func (c *controlled) missing(ctx context.Context) ([]string, error) {
+	s, err := c.status(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -282,8 +286,8 @@ func (c *controlled) missing() ([]string, error) {
 	return out, nil
 }
 
-func (c *controlled) status() (*controller.Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+func (c *controlled) status(ctx context.Context) (*controller.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return controller.ReadStatus(ctx, c.command, c.lab.enterController)
 }
@@ -314,11 +318,12 @@ func (c *controlled) Tally() (law.Tally, error) {
 	if err := c.ended(); err != nil {
 		return nil, &BrokenError{err}
 	}
-	s, err := c.status()
+	ctx := context.Background()
+	s, err := c.status(ctx)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.missing()
+	missing, err := c.missing(ctx)
 	if err == nil && len(missing) > 0 {
 		err = &BrokenError{fmt.Errorf("the controller does not command %v", missing)}
 	}

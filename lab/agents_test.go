@@ -245,6 +245,32 @@ func TestEndProcess_Reaped(t *testing.T) {
 	}
 }
 
+// An interrupt ends the waiting for agents that never report.
+func TestControlled_Interrupted(t *testing.T) {
+	g := dumbbell(1, true)
+	dir := t.TempDir()
+	script, begun := filepath.Join(dir, "agent"), filepath.Join(dir, "begun")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ntouch "+begun+"\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := upWithAgents(t, "agentstop", g, []string{script})
+	r := &experiment.Run{Config: *g.config(), Laws: []string{"everybody"}, At: []string{"switch"}, Params: map[string]any{"everybody": everybodyParams{Window: 1, Every: 1e6}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.EnforceContext(ctx, r, Laws{"everybody": Controlled(everybodySpec())})
+		done <- err
+	}()
+	testnet.Until(t, "an agent has begun", func() bool { _, err := os.Stat(begun); return err == nil })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "does not command") {
+		t.Errorf("%v, want an interrupt and no wait until agentsPatience", err)
+	}
+	if left, err := executed(&l.claim.record); err != nil || len(left) > 0 {
+		t.Errorf("processes %v are left, %v", left, err)
+	}
+}
+
 // A law of a controller needs hypervisors.
 func TestControlled_NeedsHypervisors(t *testing.T) {
 	r := &experiment.Run{Config: *dumbbell(1, false).config(), Laws: []string{"everybody"}, Params: map[string]any{"everybody": everybodyParams{}}}

@@ -16,7 +16,7 @@ import (
 )
 
 // guarantee writes a policy for each VM with a guarantee, as `weir policy apply` does, and waits until the agents enforce them.
-func (c *controlled) guarantee(spec *law.Spec, url, keys string, all []experiment.VMGuarantee) error {
+func (c *controlled) guarantee(ctx context.Context, spec *law.Spec, url, keys string, all []experiment.VMGuarantee) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -29,18 +29,20 @@ func (c *controlled) guarantee(spec *law.Spec, url, keys string, all []experimen
 		return fmt.Errorf("guarantees: %w", err)
 	}
 	defer conn.Close()
-	ctx, stop := context.WithTimeout(context.Background(), agentsPatience)
+	limited, stop := context.WithTimeout(ctx, agentsPatience)
 	defer stop()
 	s := &promises{reader: policy.NewReader(law.Specs{*spec}), specs: law.Specs{*spec}}
 	look := time.NewTicker(agentsLook)
 	defer look.Stop()
 	for {
-		err := s.enforced(ctx, conn, all)
+		err := s.enforced(limited, conn, all)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limited.Done():
 			return fmt.Errorf("guarantees: within %v: %w", agentsPatience, err)
 		case <-look.C:
 		}

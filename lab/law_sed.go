@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -24,7 +25,7 @@ func RSED() Law {
 		p, err := law.Params[sed.RepairParams](r.Params, name)
 		return p.Params, err
 	})
-	check, start := l.Check, l.Start
+	check, start := l.Check, l.StartContext
 	l.Check = func(r *experiment.Run, name string) error {
 		p, err := law.Params[sed.RepairParams](r.Params, name)
 		if err != nil {
@@ -35,12 +36,12 @@ func RSED() Law {
 		}
 		return errors.Join(repair.Check(), check(r, name))
 	}
-	l.Start = func(l *Lab, r *experiment.Run, name string) (Attached, error) {
+	l.StartContext = func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 		p, err := law.Params[sed.RepairParams](r.Params, name)
 		if err != nil {
 			return nil, err
 		}
-		base, err := start(l, r, name)
+		base, err := start(ctx, l, r, name)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +58,7 @@ func RSED() Law {
 // sedOf returns SED or RSED. params returns the parameters of SED.
 func sedOf(spec law.Spec, params func(r *experiment.Run, name string) (sed.Params, error)) Law {
 	l := Controlled(spec)
-	check, start := l.Check, l.Start
+	check, start := l.Check, l.StartContext
 	l.Check = func(r *experiment.Run, name string) error {
 		p, err := params(r, name)
 		if err != nil {
@@ -68,7 +69,7 @@ func sedOf(spec law.Spec, params func(r *experiment.Run, name string) (sed.Param
 		}
 		return check(r, name)
 	}
-	l.Start = func(l *Lab, r *experiment.Run, name string) (Attached, error) {
+	l.StartContext = func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 		p, err := params(r, name)
 		if err != nil {
 			return nil, err
@@ -79,7 +80,7 @@ func sedOf(spec law.Spec, params func(r *experiment.Run, name string) (sed.Param
 		if p.First == sed.FirstBase {
 			l.unmet.add("all hosts", name+".first", p.First, "a new flow has its own first window: hosts do not wait for the controller")
 		}
-		return start(l, r, name)
+		return start(ctx, l, r, name)
 	}
 	return l
 }

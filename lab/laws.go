@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,7 +20,9 @@ type Law struct {
 	Check func(r *experiment.Run, name string) error
 	// Start attaches the law to the switches in r.At, and to all other places where it runs.
 	Start func(l *Lab, r *experiment.Run, name string) (Attached, error)
-	// Hardware returns the law for topology.switch: rtl, or why it cannot do a run. It then replaces Check and Start. nil: the
+	// StartContext replaces Start for a law that waits for its processes. It ends the waiting when ctx is cancelled.
+	StartContext func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error)
+	// Hardware returns the law for topology.switch: rtl, or why it cannot do a run. It then replaces Check and both Starts. nil: the
 	// hardware does not have the law.
 	Hardware func(r *experiment.Run, name string) (Hardware, error)
 	// Commanded: the lab's controller must command the switches, and the law runs in it.
@@ -98,8 +101,12 @@ func (w Law) check(r *experiment.Run, name string) error {
 	return err
 }
 
-func (w Law) start(l *Lab, r *experiment.Run, name string) (Attached, error) {
-	if !inHardware(r) {
+func (w Law) start(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
+	switch {
+	case inHardware(r):
+	case w.StartContext != nil:
+		return w.StartContext(ctx, l, r, name)
+	default:
 		return w.Start(l, r, name)
 	}
 	h, err := w.Hardware(r, name)
@@ -119,8 +126,9 @@ func (ls Laws) NeedProcess(r *experiment.Run) bool {
 	return slices.ContainsFunc(r.Laws, func(name string) bool { return !ls[name].Stays })
 }
 
-// Enforce attaches the laws of r, in their order, to the lab's switches, if Check permits them. stop detaches them.
-func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error) {
+// EnforceContext attaches the laws of r, in their order, to the lab's switches, if Check permits them. stop detaches them.
+// If ctx is cancelled meanwhile, nothing stays attached.
+func (l *Lab) EnforceContext(ctx context.Context, r *experiment.Run, ls Laws) (stop func() error, err error) {
 	if err := ls.Check(r); err != nil {
 		return nil, err
 	}
@@ -133,7 +141,7 @@ func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error)
 		return errors.Join(errs...)
 	}
 	for _, name := range r.Laws {
-		at, err := ls[name].start(l, r, name)
+		at, err := ls[name].start(ctx, l, r, name)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("scheme %s: %w", r.Scheme, err), stop())
 		}

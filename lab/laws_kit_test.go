@@ -1,6 +1,10 @@
 package lab
 
-import "weir/experiment"
+import (
+	"context"
+
+	"weir/experiment"
+)
 
 // testLaws are the laws of this build, to read files with; testWorks are the lab's implementations of them.
 var (
@@ -12,4 +16,9 @@ var (
 func UseLaws(laws *experiment.Laws, works Laws) bool {
 	testLaws, testWorks = laws, works
 	return true
+}
+
+// Enforce is EnforceContext of a caller that waits until it is done.
+func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error) {
+	return l.EnforceContext(context.Background(), r, ls)
 }

@@ -91,7 +91,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 		p.Phase("removing the lab")
 		err = errors.Join(err, l.Down())
 	}()
-	stop, err := l.Enforce(r, w.Laws)
+	stop, err := l.EnforceContext(ctx, r, w.Laws)
 	if err != nil {
 		return nil, err
 	}
