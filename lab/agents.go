@@ -55,6 +55,9 @@ func checkControlled(spec *law.Spec, r *experiment.Run, name string) error {
 	if copies(spec) && r.Config.Switch != "ovs" {
 		return fmt.Errorf("law %s gets copies of SYNs from OpenFlow switches, and %s is none: set topology.switch: ovs", name, cmp.Or(r.Config.Switch, "bridge"))
 	}
+	if copies(spec) && slices.ContainsFunc(r.Config.Graph.Nodes, func(n experiment.Node) bool { return n.Kind == experiment.Switch && !slices.Contains(r.At, n.Name) }) {
+		return fmt.Errorf("law %s runs in the controller of all switches: remove at from scheme %s, or run the scheme with worlds: [sim]", name, r.Scheme)
+	}
 	params := law.Pointer(r.Params[name])
 	if _, err := spec.New(law.Controller, params, &law.Topology{}); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)

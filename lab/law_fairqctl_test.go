@@ -86,6 +86,23 @@ func TestFairQCtl_OnTheWire(t *testing.T) {
 	}
 }
 
+// A law that gets copies counts at all switches, so a scheme that names some of them is refused.
+func TestControlled_CopiesAtAllSwitches(t *testing.T) {
+	g := racks(2, 1, true)
+	g.kind = "ovs"
+	p := *fairqctl.Default()
+	p.Rate, p.Buffer = 200*mbit, 125_000
+	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{fairqctl.Name}, At: []string{"tor1", "tor2"}, Params: map[string]any{fairqctl.Name: p}}
+	works := Laws{fairqctl.Name: Controlled(fairqctl.Spec())}
+	if err := works.Check(r); err == nil || !strings.Contains(err.Error(), "remove at from scheme s") {
+		t.Errorf("%v", err)
+	}
+	r.At = []string{"core", "tor1", "tor2"}
+	if err := works.Check(r); err != nil {
+		t.Error(err)
+	}
+}
+
 // A law that gets copies needs OpenFlow switches.
 func TestControlled_CopiesNeedOpenFlow(t *testing.T) {
 	r := &experiment.Run{Config: *dumbbell(1, true).config(), Laws: []string{fairqctl.Name}, Params: map[string]any{fairqctl.Name: *fairqctl.Default()}}
