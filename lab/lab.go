@@ -232,12 +232,11 @@ func (l *Lab) Down() error {
 	return errors.Join(err, e)
 }
 
-// Left lists, after Down, the processes of others that keep a namespace without a name alive: "123 (sh) in
-// sender1".
-func (l *Lab) Left() []string {
+// Left returns, after Down, an error that lists the processes of others that keep a namespace without a name alive, or nil.
+func (l *Lab) Left() error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.left
+	return stillInside(l.Name(), l.left)
 }
 
 // Addr returns the node's address for one of the configuration's guest profiles; zero if node is not a guest.

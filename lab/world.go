@@ -90,6 +90,9 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	defer func() {
 		p.Phase("removing the lab")
 		err = errors.Join(err, l.Down())
+		if left := l.Left(); left != nil && raw != nil {
+			raw.Unmet = append(raw.Unmet, result.UnmetTexts("lab", result.Warning, left.Error())...)
+		}
 	}()
 	stop, err := l.EnforceContext(ctx, r, w.Laws)
 	if err != nil {

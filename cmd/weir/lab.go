@@ -94,7 +94,11 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	}
 	fmt.Fprintf(stdout, "%s is enforced while this process runs; interrupt it to remove the lab\n", strings.Join(r.Laws, ", "))
 	<-ctx.Done()
-	return errors.Join(stop(), l.Down())
+	err = errors.Join(stop(), l.Down())
+	if left := l.Left(); left != nil {
+		fmt.Fprintf(stderr, "weir: warning: %v\n", left)
+	}
+	return err
 }
 
 // defaultLabName is the name of a lab that was given none.

@@ -118,6 +118,60 @@ func TestLabUp_AppliesALawThatStays(t *testing.T) {
 	}
 }
 
+// enforced calls do when lab up reports that a law is enforced.
+type enforced struct{ do func() }
+
+func (w enforced) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), " is enforced ") {
+		w.do()
+	}
+	return len(p), nil
+}
+
+// lab up names who keeps a namespace of the lab that it has removed.
+func TestLabUp_NamesWhoStays(t *testing.T) {
+	testroot.Need(t, "makes network namespaces")
+	file := filepath.Join(t.TempDir(), "two-senders.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(twoSenders, "{name: droptail}", "{name: ecn, params: {threshold: 20KB}}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := planOne(file, "ecn", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("stays-%d", os.Getpid())
+	other := exec.Command("nsenter", "--net=/run/netns/weir-"+name+"-receiver1", "sh", "-c", "echo ready; read x")
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begin := func() {
+		if err := other.Start(); err != nil {
+			t.Error(err)
+		} else if n, err := out.Read(make([]byte, 16)); n == 0 {
+			t.Error(err)
+		}
+		cancel()
+	}
+	var warned strings.Builder
+	if err := labUp(ctx, name, r, enforced{begin}, &warned); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("weir: warning: lab %s is removed, but its namespaces remain until these end: %d (sh) in receiver1\n", name, other.Process.Pid); warned.String() != want {
+		t.Errorf("%q, want %q", warned.String(), want)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = other.Wait() // read fails at the end of its input
+}
+
 // lab up refuses a scheme whose law the lab cannot run, before anything is built.
 func TestLabUp_ChecksTheLaws(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "two-senders.yaml")
