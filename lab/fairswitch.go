@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,9 @@ const (
 	hardwareBits = 64
 	// hardwareLag is the most that the block may be behind the clock, in the experiment's own time. A run with more is void.
 	hardwareLag = time.Millisecond
-	hardwareDir = "rtl"
+	// hardwarePatience is how long the program may take to start.
+	hardwarePatience = 30 * time.Second
+	hardwareDir      = "rtl"
 )
 
 // fairswitch makes a switch a FairSwitch: a program reads frames from the ports, passes them through the block, and
@@ -134,10 +137,34 @@ func (f *fairswitch) setUp(l *Lab, _ *netlink.Handle, n *node) error {
 	// Above the controllers and agents of labs: one of those may keep the processor for a turn, 100 ms. Best effort.
 	above := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 2}
 	_ = unix.SchedSetAttr(cmd.Process.Pid, &above, 0)
-	line, err := bufio.NewReader(out).ReadString('\n')
+	err = awaitReady(out, hardwarePatience)
+	if err != nil {
+		_ = cmd.Process.Kill()
+	}
 	go func() { _ = cmd.Wait() }()
-	if err != nil || line != "ready\n" {
-		return withLog(fmt.Errorf("%s was started, but does not forward", f.program), l.claim.hardwareFile(n.name, "log"))
+	if err != nil {
+		return withLog(fmt.Errorf("%s was started, but does not forward: %w", f.program, err), l.claim.hardwareFile(n.name, "log"))
+	}
+	return nil
+}
+
+// awaitReady reads the line of a program that forwards, for at most limit. out is a pipe.
+func awaitReady(out io.Reader, limit time.Duration) error {
+	pipe, ok := out.(interface{ SetReadDeadline(t time.Time) error })
+	if !ok {
+		return fmt.Errorf("%T has no deadline", out)
+	}
+	if err := pipe.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("it wrote no line within %v", limit)
+	case err != nil:
+		return fmt.Errorf("read its line: %w", err)
+	case line != "ready\n":
+		return fmt.Errorf("it wrote %q", line)
 	}
 	return nil
 }
