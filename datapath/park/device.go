@@ -118,5 +118,5 @@ func (p *Park) replace() error {
 	if err := p.openMaps(); err != nil && !errors.Is(err, errUnusable) {
 		return err
 	}
-	return errors.Join(p.drain(), p.remove())
+	return errors.Join(p.drain(), p.remove(), p.unpin())
 }

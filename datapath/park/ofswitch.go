@@ -17,10 +17,10 @@ const (
 	keepLooks = 4
 )
 
-// OfSwitch returns o with the name and the owner of the parking of the switch that is pinned in dir; "": it is not pinned. o.Name is the
+// OfSwitch returns o with the name, the owner and the pins of the parking of the switch that is pinned in dir; "": it is not pinned. o.Name is the
 // name for the default switch. The names of others begin with short, at most 8 bytes.
 func (o Options) OfSwitch(dir, short string) Options {
-	o.Owner = switchOwner
+	o.Owner, o.Pin = switchOwner, dir
 	if dir == "" {
 		return o
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	Name string
 	// Owner is in the alias of both devices. Open takes over devices with the same owner only. At most 128 bytes.
 	Owner string
+	// Pin is a directory in a BPF file system where the maps are pinned. Without it, a later process needs CAP_SYS_ADMIN to take over
+	// the parking with what waits in it, or to read it.
+	Pin string
 	// LimitBytes and LimitPackets are the most that may wait, in all classes together. Further packets are not parked. A
 	// packet counts for the bytes that it stands for. At most 64 MiB and 65536 packets; 0: 4 MiB and 8192 packets.
 	LimitBytes, LimitPackets uint32
@@ -85,6 +88,7 @@ type Park struct {
 	enter   func(f func() error) error
 	net     *netlink.Handle
 	in, out netlink.Link // where packets enter, and where they come back
+	cookie  uint64       // of the namespace
 	maps    map[string]*ebpf.Map
 	learn   *ebpf.Program
 	perFlow bool
@@ -134,8 +138,8 @@ func Open(enter func(f func() error) error, o Options) (*Park, error) {
 
 // open does the work of Open, inside the namespace.
 func (p *Park) open() (err error) {
-	if p.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return fmt.Errorf("open netlink: %w", err)
+	if err := p.look(); err != nil {
+		return err
 	}
 	exists, err := p.find()
 	if err != nil {
@@ -151,10 +155,22 @@ func (p *Park) open() (err error) {
 			return err
 		}
 	}
-	if err := p.createMaps(); err != nil {
-		return err
+	if err = p.createMaps(); err == nil {
+		err = p.create()
 	}
-	return p.create()
+	if err != nil {
+		return errors.Join(err, p.unpin())
+	}
+	return nil
+}
+
+// look opens what it takes to look at the namespace.
+func (p *Park) look() (err error) {
+	if p.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	p.cookie, err = attach.NetnsCookie()
+	return err
 }
 
 // create makes the pair and puts the queue and the program on it. After an error it does not exist.
@@ -357,7 +373,7 @@ func (p *Park) Close() error {
 	}
 	drained := p.drain()
 	removed := p.enter(p.remove)
-	if err := errors.Join(drained, removed, p.release()); err != nil {
+	if err := errors.Join(drained, removed, p.unpin(), p.release()); err != nil {
 		return fmt.Errorf("close the parking: %w", err)
 	}
 	return nil
@@ -376,7 +392,7 @@ func Look(enter func(f func() error) error, o Options) (s Stats, exists bool, er
 			return err
 		}
 		if err := p.openMaps(); err != nil {
-			if errors.Is(err, errUnusable) {
+			if errors.Is(err, errUnusable) && !attach.IsPermission(err) {
 				return nil
 			}
 			return err
@@ -399,8 +415,11 @@ func Look(enter func(f func() error) error, o Options) (s Stats, exists bool, er
 func Remove(enter func(f func() error) error, o Options) error {
 	err := outside(enter, o, func(p *Park) error {
 		exists, err := p.find()
-		if err != nil || !exists {
+		if err != nil {
 			return err
+		}
+		if !exists {
+			return p.unpin()
 		}
 		return p.replace()
 	})
@@ -419,9 +438,9 @@ func outside(enter func(f func() error) error, o Options, do func(p *Park) error
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
 	}
-	err := p.enter(func() (err error) {
-		if p.net, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			return fmt.Errorf("open netlink: %w", err)
+	err := p.enter(func() error {
+		if err := p.look(); err != nil {
+			return err
 		}
 		return do(p)
 	})

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -13,8 +14,8 @@ import (
 )
 
 // The program at the far end is a cls_bpf filter, not a tcx link: a link would end with this process, and the packets that
-// wait would be lost. The filter and its maps live as long as the device. So a later process finds the maps through the
-// filter, and they need no pins.
+// wait would be lost. The filter and its maps live as long as the device. A later process opens the maps by their pins. Only
+// with CAP_SYS_ADMIN it could open them through the filter, as it does for a parking that is not pinned.
 
 const generations = 64 // PARK_GENERATIONS
 
@@ -44,7 +45,7 @@ func (p *Park) createMaps() error {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
 	}
-	return nil
+	return p.pinMaps()
 }
 
 func (p *Park) closeMaps() {
@@ -68,6 +69,9 @@ func (p *Park) openMaps() error {
 		if !ok || b.Name != parkProgWeirParkReturn || b.Id <= 0 {
 			continue
 		}
+		if err := p.openPinned(); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		return p.mapsOf(ebpf.ProgramID(b.Id))
 	}
 	return errUnusable
@@ -79,10 +83,12 @@ func (p *Park) mapsOf(id ebpf.ProgramID) error {
 		return fmt.Errorf("read the embedded program: %w", err)
 	}
 	program, err := ebpf.NewProgramFromID(id)
-	if errors.Is(err, unix.ENOENT) {
+	switch {
+	case errors.Is(err, unix.ENOENT):
 		return errUnusable
-	}
-	if err != nil {
+	case attach.IsPermission(err):
+		return fmt.Errorf("%w: open the attached program: %w", errUnusable, err)
+	case err != nil:
 		return fmt.Errorf("open the attached program: %w", err)
 	}
 	defer func() { _ = program.Close() }()
@@ -172,6 +178,9 @@ func (p *Park) adopt() error {
 		return errUnusable
 	}
 	if p.classes, err = p.listClasses(); err != nil {
+		return err
+	}
+	if err := p.pinMaps(); err != nil {
 		return err
 	}
 	return p.start()
