@@ -83,6 +83,10 @@ func TestSwitch_LeastCapabilitiesParking(t *testing.T) {
 			if first == 0 || len(pins()) != 3 {
 				t.Fatalf("device %d, pins %v", first, pins())
 			}
+			other := m.start("weir-confined", strings.Join(leastCapabilities(t), ","), "switch", "out0", "--name", "other")
+			if code := other.wait(); code == 0 || !strings.Contains(other.log.String(), `switch "default" (process `) {
+				t.Errorf("another switch at the same port: %d, %s", code, other.log)
+			}
 			c.p.kill()
 			c.confinedUp()
 			if now, _ := devices(); now != first {

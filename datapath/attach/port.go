@@ -6,7 +6,6 @@ package attach
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -199,26 +198,6 @@ func Program(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anch
 		return err
 	})
 	return l, err
-}
-
-// Programs that count what leaves a port, and so stay the last ones there.
-const (
-	TelemetryProgram = "weir_telemetry"
-	FlowsProgram     = "weir_flows"
-)
-
-// Last attaches a program at a port's egress, behind all others but those that count.
-func Last(p PortRef, prog *ebpf.Program) (link.Link, error) {
-	return atEgress(p, prog, func(_ uint64, chain *link.QueryResult) (link.Anchor, error) {
-		anchor := link.Tail()
-		for _, p := range slices.Backward(chain.Programs) {
-			if name := ProgramName(p.ID); name != TelemetryProgram && name != FlowsProgram {
-				break
-			}
-			anchor = link.BeforeProgramByID(p.ID)
-		}
-		return anchor, nil
-	})
 }
 
 // atEgress attaches a program at a port's egress, at the place that is chosen from the programs there. The kernel attaches only if these

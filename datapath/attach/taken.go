@@ -3,6 +3,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
@@ -37,6 +38,9 @@ type Sole struct {
 	// Laws has the laws of these programs, for people, by the names of the programs in the kernel. The kernel's list of programs at a
 	// port so shows who is there, whatever is pinned and whichever process runs.
 	Laws map[string]string
+	// Tables has the same laws by the name of a table that only they pin. It shows the law of a program whose name this process may not
+	// ask for.
+	Tables map[string]string
 	// Alive reports whether a process sends heartbeats to what is pinned in dir. It is asked where no lock shows a process.
 	Alive func(dir string) bool
 }
@@ -78,21 +82,38 @@ func (s *Sole) AttachFirst(p PortRef, dir string, prog *ebpf.Program) (link.Link
 // takenBy returns *Taken if a port's chain has such a program of another switch than that of dir. own is a program of dir.
 func (s *Sole) takenBy(p PortRef, cookie uint64, dir string, chain *link.QueryResult, own uint32) error {
 	for _, at := range chain.Programs {
-		if law := s.Laws[ProgramName(at.ID)]; law != "" && uint32(at.ID) != own {
-			return s.ownerOf(p, cookie, &Taken{Law: law, Port: p.Name}, uint32(at.ID), dir)
+		if uint32(at.ID) == own {
+			continue
+		}
+		name, err := nameOf(at.ID)
+		law := s.Laws[name]
+		if law == "" && !IsPermission(err) {
+			continue
+		}
+		taken := s.ownerOf(p, cookie, uint32(at.ID), dir)
+		switch {
+		case taken == nil && law != "":
+			return &Taken{Law: law, Port: p.Name}
+		case taken == nil: // the kernel gives no name, and no switch has it
+			continue
+		case law != "":
+			taken.Law = law
+		}
+		if taken.Law != "" {
+			return taken
 		}
 	}
 	return nil
 }
 
-// ownerOf finds the switch that has a program at a port, among those of all laws pinned next to dir.
-func (s *Sole) ownerOf(p PortRef, cookie uint64, taken *Taken, program uint32, dir string) *Taken {
+// ownerOf finds the switch that has a program at a port, among those of all laws pinned next to dir. nil: none. Its tables tell the law.
+func (s *Sole) ownerOf(p PortRef, cookie uint64, program uint32, dir string) *Taken {
 	if dir == "" {
-		return taken
+		return nil
 	}
 	others, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(dir)), "*", "*"))
 	if err != nil {
-		return taken
+		return nil
 	}
 	for _, other := range others {
 		pinned, err := ReadPins(other)
@@ -100,22 +121,37 @@ func (s *Sole) ownerOf(p PortRef, cookie uint64, taken *Taken, program uint32, d
 			continue
 		}
 		held, err := lockfile.Held(other)
-		taken.Switch, taken.Holder, taken.Alive = filepath.Base(other), ReadHolder(other), err == nil && held || s.Alive(other)
+		taken := &Taken{Port: p.Name, Switch: filepath.Base(other), Holder: ReadHolder(other), Alive: err == nil && held || s.Alive(other)}
+		for table, law := range s.Tables {
+			if _, err := os.Stat(filepath.Join(other, table)); err == nil {
+				taken.Law = law
+			}
+		}
 		return taken
 	}
-	return taken
+	return nil
 }
 
-// ProgramName returns a program's name, or its id if it has none.
+// ProgramName returns a program's name, or its id if it has none, or if this process may not ask for it.
 func ProgramName(id ebpf.ProgramID) string {
-	prog, err := ebpf.NewProgramFromID(id)
-	if err == nil {
-		defer func() { _ = prog.Close() }()
-		if info, err := prog.Info(); err == nil && info.Name != "" {
-			return info.Name
-		}
+	if name, err := nameOf(id); err == nil && name != "" {
+		return name
 	}
 	return fmt.Sprintf("program %d", id)
+}
+
+// nameOf returns a program's name. Without CAP_SYS_ADMIN the kernel refuses it.
+func nameOf(id ebpf.ProgramID) (string, error) {
+	prog, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = prog.Close() }()
+	info, err := prog.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
 }
 
 // ProgramsBefore lists the names of the programs that run before another at the egress of a device of the caller's namespace.

@@ -13,7 +13,11 @@ type Taken = attach.Taken
 
 // sole describes the programs that cannot be at a port together with FairQ's.
 func sole() *attach.Sole {
-	return &attach.Sole{Laws: map[string]string{switchProgram: "FairQ", "weir_repair": "loss repair"}, Alive: sendsHeartbeats}
+	return &attach.Sole{
+		Laws:   map[string]string{switchProgram: "FairQ", "weir_repair": "loss repair"},
+		Tables: map[string]string{fairqMapControls: "FairQ", "repair_controls": "loss repair"},
+		Alive:  sendsHeartbeats,
+	}
 }
 
 // CheckTaken returns *Taken for the first of the ports where FairQ runs that is not pinned in dir.

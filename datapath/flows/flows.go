@@ -83,7 +83,7 @@ func (f *Flows) Add(ref Port) error {
 		return fmt.Errorf("flows: load program weir_flows: %w", err)
 	}
 	p.program = programs.WeirFlows
-	if p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Tail()); err != nil {
+	if p.link, err = attach.Counting(p.PortRef, p.program); err != nil {
 		return errors.Join(fmt.Errorf("flows: attach to %s: %w", ref.Name, err), p.close())
 	}
 	f.ports = append(f.ports, p)
@@ -111,6 +111,7 @@ func (f *Flows) Remove(n uint32) error {
 
 // close detaches the program. When it returns, no processor runs it: the kernel waits for that.
 func (p *port) close() error {
+	attach.NotCounting(p.program)
 	err := p.program.Close()
 	if p.link != nil {
 		err = errors.Join(err, attach.DetachLink(p.link), p.link.Close())

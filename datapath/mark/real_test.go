@@ -298,18 +298,53 @@ func TestMark_BeforeTelemetry(t *testing.T) {
 	if err := fl.Add(flows.Port{PortRef: p.Port, N: 1}); err != nil {
 		t.Fatal(err)
 	}
-	attachMark(t, mark.Config{Tail: true}, p.Port)
-	_, chain, err := p.Port.Egress()
-	if err != nil {
-		t.Fatal(err)
+	for what, attached := range map[string]func() (*mark.Mark, error){
+		"with all rights": func() (*mark.Mark, error) { return mark.Attach([]attach.PortRef{p.Port}, mark.Config{Tail: true}) },
+		"without CAP_SYS_ADMIN": func() (m *mark.Mark, err error) {
+			here := attach.PortRef{Name: p.Port.Name, Ifindex: p.Port.Ifindex}
+			return m, p.Port.In(func() error {
+				return withoutAdmin(func() (err error) {
+					m, err = mark.Attach([]attach.PortRef{here}, mark.Config{Tail: true})
+					return err
+				})
+			})
+		},
+	} {
+		m, err := attached()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		_, chain, err := p.Port.Egress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, at := range chain.Programs {
+			names = append(names, attach.ProgramName(at.ID))
+		}
+		if want := []string{"weir_mark", attach.TelemetryProgram, attach.FlowsProgram}; !slices.Equal(names, want) {
+			t.Errorf("%s: programs %q, want %q", what, names, want)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		testnet.Until(t, "the marking is detached", func() bool { return testnet.AttachedTo(t, p.Port) == 2 })
 	}
-	var names []string
-	for _, at := range chain.Programs {
-		names = append(names, attach.ProgramName(at.ID))
+}
+
+// withoutAdmin calls f on this thread without CAP_SYS_ADMIN, as under the units.
+func withoutAdmin(f func() error) error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return err
 	}
-	if want := []string{"weir_mark", attach.TelemetryProgram, attach.FlowsProgram}; !slices.Equal(names, want) {
-		t.Errorf("programs %q, want %q", names, want)
+	all := data
+	data[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+	if err := unix.Capset(&head, &data[0]); err != nil {
+		return err
 	}
+	return errors.Join(f(), unix.Capset(&head, &all[0]))
 }
 
 // Two ports have their own thresholds. `red` drops what `ecn` would mark, and the sender notices.

@@ -69,7 +69,11 @@ func parking(dir string) park.Options {
 
 // sole describes the programs that cannot be at a port together with this one.
 func sole() *attach.Sole {
-	return &attach.Sole{Laws: map[string]string{programName: "loss repair", otherProgram: otherName}, Alive: sendsHeartbeats}
+	return &attach.Sole{
+		Laws:   map[string]string{programName: "loss repair", otherProgram: otherName},
+		Tables: map[string]string{kernelMapRepairControls: "loss repair", otherTable: otherName},
+		Alive:  sendsHeartbeats,
+	}
 }
 
 // CheckTaken returns *attach.Taken for the first of the ports where such a program runs that is not pinned in dir.

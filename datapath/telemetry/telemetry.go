@@ -174,6 +174,7 @@ func (t *Telemetry) remove(n uint32) error {
 
 // close detaches the program. When it returns, no processor runs it: the kernel waits for that.
 func (p *port) close() error {
+	attach.NotCounting(p.program)
 	err := p.program.Close()
 	if p.link != nil {
 		err = errors.Join(err, attach.DetachLink(p.link), p.link.Close())
@@ -207,7 +208,7 @@ func (t *Telemetry) attach(ref Port) error {
 	if p.program, err = t.load(id); err != nil {
 		return err
 	}
-	if p.link, err = attach.Program(p.PortRef, p.program, ebpf.AttachTCXEgress, link.Tail()); err != nil {
+	if p.link, err = attach.Counting(p.PortRef, p.program); err != nil {
 		return errors.Join(err, p.close())
 	}
 	t.mu.Lock()
