@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
 )
@@ -17,7 +18,10 @@ import (
 // die between the two. So the addresses show whose the devices are, and the alias shows which owner's.
 var inAddress, outAddress = attach.ParkIn, attach.ParkOut
 
-const mtu = 65535 // of the pair: no packet that a port can send is too long
+const (
+	mtu         = 65535 // of the pair: no packet that a port can send is too long
+	noAddresses = 1     // IN6_ADDR_GEN_MODE_NONE: without an address the kernel sends no IPv6
+)
 
 func (p *Park) alias() string { return "weir park " + p.o.Owner }
 
@@ -78,8 +82,7 @@ func (p *Park) createPair() error {
 func (p *Park) configure() error {
 	for _, l := range []netlink.Link{p.out, p.in} {
 		name := l.Attrs().Name
-		sysctl := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
-		if err := os.WriteFile(sysctl, []byte("1"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := p.disableIPv6(l); err != nil {
 			return fmt.Errorf("switch IPv6 off at %s: %w", name, err)
 		}
 		for _, step := range []struct {
@@ -97,6 +100,18 @@ func (p *Park) configure() error {
 		}
 	}
 	return nil
+}
+
+// disableIPv6 has the kernel send no IPv6 of its own by a device.
+func (p *Park) disableIPv6(l netlink.Link) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+l.Attrs().Name+"/disable_ipv6", []byte("1"), 0o644)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a kernel without IPv6
+		return nil
+	case errors.Is(err, unix.EROFS) || attach.IsPermission(err): // in a container
+		return p.net.LinkSetIP6AddrGenMode(l, noAddresses)
+	}
+	return err
 }
 
 // remove removes the pair, if it is there and ours.
