@@ -200,7 +200,7 @@ func (j *judge) shaper(d *Device) {
 		j.add(n)
 	}
 	change := "tc qdisc change dev " + shell(d.Name) + " root tbf ..."
-	if q.Bursts > 0 && v.ShapeBits == 0 && int(q.Bursts) < d.MTU+ethernetHeader {
+	if q.Bursts > 0 && int(q.Bursts) < d.MTU+ethernetHeader {
 		add("port.burst", Problem, fmt.Sprintf("its bucket of %v is smaller than a packet (MTU %d): such packets are all dropped", size(q.Bursts), d.MTU),
 			change+" burst "+tcBurst(d))
 	}

@@ -45,6 +45,8 @@ func TestCheck_Queues(t *testing.T) {
 			}},
 		{what: "a small bucket", check: "port.burst", subject: "swp1", level: Problem, says: "1KB is smaller than a packet (MTU 1500)", remedy: "burst",
 			spoil: func(_ *Facts, p *Device) { p.Root.Bursts = 1000 }, swtch: Changes, mark: Changes},
+		{what: "a small bucket of Weir's shaper", check: "port.burst", subject: "swp1", level: Problem, says: "1KB is smaller than a packet (MTU 1500)", remedy: "burst",
+			spoil: func(_ *Facts, p *Device) { p.Root.Bursts, p.Verdict.ShapeBits = 1000, 9_800_000_000 }, swtch: Changes, mark: Changes},
 		{what: "a fast shaper", check: "port.shaped_above_speed", subject: "swp1", level: Problem, says: "in the NIC", remedy: "rate 9800Mbit",
 			spoil: func(_ *Facts, p *Device) { p.Verdict.RateBits = 10_000_000_000 }, swtch: Changes, mark: Changes},
 		{what: "no buffer", check: "port.buffer", subject: "swp1", level: Problem, says: "less than two segments",

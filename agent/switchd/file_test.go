@@ -234,10 +234,10 @@ func TestShape_IsThePort(t *testing.T) {
 		want tbf
 	}{
 		{PortSettings{}, tbf{}},
-		{PortSettings{Shape: 10e9}, tbf{10e9, 1_250_000}},
-		{PortSettings{Shape: 1e6}, tbf{1e6, leastBuffer}},
-		{PortSettings{Shape: 1001e3, Buffer: 50_000}, tbf{1001e3, 50_000}},
-		{PortSettings{Shape: 1001, Buffer: 50_000}, tbf{1000, 50_000}}, // whole bytes per second
+		{PortSettings{Shape: 10e9}, tbf{Rate: 10e9, Limit: 1_250_000}},
+		{PortSettings{Shape: 1e6}, tbf{Rate: 1e6, Limit: leastBuffer}},
+		{PortSettings{Shape: 1001e3, Buffer: 50_000}, tbf{Rate: 1001e3, Limit: 50_000}},
+		{PortSettings{Shape: 1001, Buffer: 50_000}, tbf{Rate: 1000, Limit: 50_000}}, // whole bytes per second
 	} {
 		if got := row.s.wantedTBF(); got != row.want {
 			t.Errorf("%+v: %+v", row.s, got)
@@ -341,7 +341,7 @@ func FuzzLoad(f *testing.F) {
 				t.Fatalf("accepted, and refused afterwards: %v", err)
 			}
 			for i := range c.Ports {
-				if _, err := lawAt(&c.Ports[i].PortSettings, "p", shaper{"tbf", 1e9, 1e6}); err != nil {
+				if _, err := lawAt(&c.Ports[i].PortSettings, "p", shaper{Kind: "tbf", Rate: 1e9, Buffer: 1e6}); err != nil {
 					t.Fatalf("accepted, and refused afterwards: %v", err)
 				}
 			}

@@ -73,7 +73,7 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 		_, err := r.shapeNew(c) // somebody removed the shaper that Weir made
 		return err
 	case c.has != c.tbf && c.tbf != tbf{}:
-		return r.shapes.change(name, c.ifindex, c.mtu, c.tbf)
+		return r.shapes.change(name, c.ifindex, c.tbf)
 	case !slices.Equal(c.params, p.Params) || r.refused[name] != "":
 		return r.configure(c)
 	}
@@ -103,7 +103,7 @@ func (r *role) shapeNew(c *candidate) (undo func() error, err error) {
 	if !c.toMake() {
 		return func() error { return nil }, nil
 	}
-	if err := r.shapes.make(c.name, c.ifindex, c.mtu, c.former, c.tbf); err != nil {
+	if err := r.shapes.make(c.name, c.ifindex, c.former, c.tbf); err != nil {
 		return nil, err
 	}
 	r.log.Info("shaped", "port", c.name, "rate", c.tbf.Rate.String(), "buffer", law.Bytes(c.tbf.Limit).String(), "instead of", c.former)

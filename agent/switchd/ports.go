@@ -176,7 +176,7 @@ func (r *rules) look() ([]candidate, error) {
 
 // judge returns how to manage a device, or why that is not possible.
 func (r *PortRule) judge(laws []Law, dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
-	n := candidate{name: dev.Name, ifindex: dev.Index, mtu: dev.MTU, byName: r.byName(dev.Name), set: r.PortSettings, tbf: r.wantedTBF()}
+	n := candidate{name: dev.Name, ifindex: dev.Index, mtu: dev.MTU, byName: r.byName(dev.Name), set: r.PortSettings, tbf: r.wantedTBF().forMTU(dev.MTU)}
 	s, err := readShaper(dev, list)
 	if err != nil {
 		n.err = err
@@ -186,7 +186,7 @@ func (r *PortRule) judge(laws []Law, dev *netlink.LinkAttrs, list []qdisc, made 
 	n.former = root.kind
 	before, own := made.own(dev.Index, root)
 	if own {
-		n.has, n.former = tbf{s.Rate, uint32(s.Buffer)}, before
+		n.has, n.former = tbf{s.Rate, uint32(s.Buffer), s.Bucket}, before
 	}
 	switch {
 	case n.tbf == tbf{} && own:
@@ -196,7 +196,7 @@ func (r *PortRule) judge(laws []Law, dev *netlink.LinkAttrs, list []qdisc, made 
 		n.err = &ForeignQueue{dev.Name, root.kind}
 		return n
 	default:
-		s = shaper{"tbf", n.tbf.Rate, law.Bytes(n.tbf.Limit)}
+		s = shaper{Kind: "tbf", Rate: n.tbf.Rate, Buffer: law.Bytes(n.tbf.Limit)}
 		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's values apply
 	}
 	if n.err = attach.CheckQueue(dev.Name, s.Kind); n.err == nil {

@@ -215,10 +215,10 @@ func (r *role) changePort(c *candidate, t *transaction) error {
 	case on && (p.Ifindex != c.ifindex || r.refused[c.name] != ""):
 		return nil // follow handles it
 	case c.has != (tbf{}) && c.tbf != (tbf{}) && c.has != c.tbf:
-		if err := r.shapes.change(c.name, c.ifindex, c.mtu, c.tbf); err != nil {
+		if err := r.shapes.change(c.name, c.ifindex, c.tbf); err != nil {
 			return err
 		}
-		t.done(func() error { return r.shapes.change(c.name, c.ifindex, c.mtu, c.has) }, fmt.Sprintf("port %s: shaped to %v", c.name, c.tbf.Rate))
+		t.done(func() error { return r.shapes.change(c.name, c.ifindex, c.has) }, fmt.Sprintf("port %s: shaped to %v", c.name, c.tbf.Rate))
 	case c.toMake():
 		undo, err := r.shapeNew(c)
 		if err != nil {

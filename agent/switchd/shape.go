@@ -26,7 +26,8 @@ const (
 	ShapeMajor = 0x7765 // of the handle: "we"
 	// wakeLate is how late the kernel may wake the tbf. The token bucket must hold what cannot be sent meanwhile.
 	wakeLate     = 200 * time.Microsecond
-	leastFrames  = 2 // that fit in the token bucket
+	leastFrames  = 2                   // that fit in the token bucket
+	mostTicks    = math.MaxUint32 >> 6 // of a bucket: a tick is 64 ns, and the kernel counts 32 bits of ns
 	shapedFor    = time.Millisecond
 	shapesMax    = 4096
 	drainedPause = time.Millisecond
@@ -41,8 +42,9 @@ var shapeRoot = filepath.Join(filepath.Dir(pinRoot), "shape")
 
 // tbf is a token bucket filter that Weir makes. Zero: none.
 type tbf struct {
-	Rate  law.Rate
-	Limit uint32 // of the queue, bytes
+	Rate   law.Rate
+	Limit  uint32 // of the queue, bytes
+	Bucket uint32 // in the kernel's ticks at the rate
 }
 
 // wantedTBF returns the tbf that the settings require.
@@ -54,16 +56,25 @@ func (s *PortSettings) wantedTBF() tbf {
 	if limit == 0 {
 		limit = max(leastBuffer, law.Bytes(float64(s.Shape)/8*shapedFor.Seconds()))
 	}
-	return tbf{s.Shape / 8 * 8, uint32(min(limit, math.MaxUint32))}
+	return tbf{Rate: s.Shape / 8 * 8, Limit: uint32(min(limit, math.MaxUint32))}
 }
 
-func (t tbf) qdisc(ifindex int, mtu int) *netlink.Tbf {
+// forMTU returns the tbf with a bucket for a device with this MTU. The kernel drops what does not fit in the bucket.
+func (t tbf) forMTU(mtu int) tbf {
+	if t == (tbf{}) {
+		return t
+	}
 	rate := uint64(t.Rate) / 8
 	frame := mtu + 14
 	burst := max(float64(rate)*wakeLate.Seconds(), float64(leastFrames*frame))
+	t.Bucket = min(netlink.Xmittime(rate, uint32(min(burst, math.MaxInt32))), mostTicks)
+	return t
+}
+
+func (t tbf) qdisc(ifindex int) *netlink.Tbf {
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: ifindex, Parent: netlink.HANDLE_ROOT, Handle: shapeHandle},
-		Rate:       rate, Limit: t.Limit, Buffer: netlink.Xmittime(rate, uint32(min(burst, math.MaxInt32))),
+		Rate:       uint64(t.Rate) / 8, Limit: t.Limit, Buffer: t.Bucket,
 	}
 }
 
@@ -160,20 +171,20 @@ func (s *shapes) key(ifindex int) shapeKey {
 }
 
 // make gives a port a tbf in place of the kernel's default.
-func (s *shapes) make(name string, ifindex, mtu int, former string, t tbf) error {
+func (s *shapes) make(name string, ifindex int, former string, t tbf) error {
 	if err := s.record(ifindex, former); err != nil {
 		return err
 	}
-	if err := netlink.QdiscAdd(t.qdisc(ifindex, mtu)); err != nil {
+	if err := netlink.QdiscAdd(t.qdisc(ifindex)); err != nil {
 		err = fmt.Errorf("shape port %s to %v: %w", name, t.Rate, err)
 		return errors.Join(err, s.forget(ifindex))
 	}
 	return nil
 }
 
-// change gives a tbf of Weir another rate or limit. Its queue stays.
-func (s *shapes) change(name string, ifindex, mtu int, t tbf) error {
-	if err := netlink.QdiscChange(t.qdisc(ifindex, mtu)); err != nil {
+// change gives a tbf of Weir another rate, limit or bucket. Its queue stays.
+func (s *shapes) change(name string, ifindex int, t tbf) error {
+	if err := netlink.QdiscChange(t.qdisc(ifindex)); err != nil {
 		return fmt.Errorf("shape port %s to %v: %w", name, t.Rate, err)
 	}
 	return nil
@@ -200,8 +211,8 @@ func (s *shapes) restore(ifindex int) error {
 	if is, err := own(); err != nil || !is {
 		return errors.Join(err, s.forget(ifindex))
 	}
-	drain := tbf{Rate: drainRate * 8, Limit: math.MaxInt32}
-	_ = netlink.QdiscChange(drain.qdisc(ifindex, dev.Attrs().MTU)) // otherwise queued packets are dropped
+	drain := tbf{Rate: drainRate * 8, Limit: math.MaxInt32}.forMTU(dev.Attrs().MTU)
+	_ = netlink.QdiscChange(drain.qdisc(ifindex)) // otherwise queued packets are dropped
 	for range drainedTries {
 		if q, err := attach.ReadRootQueue(ifindex); err != nil || q.BacklogBytes == 0 {
 			break

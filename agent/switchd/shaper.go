@@ -18,6 +18,7 @@ type shaper struct {
 	Kind   string
 	Rate   law.Rate
 	Buffer law.Bytes
+	Bucket uint32 // of a tbf, in the kernel's ticks
 }
 
 // qdisc is a queue discipline in the kernel's list.
@@ -93,7 +94,7 @@ func (s *shaper) tbf(options []byte) error {
 		switch {
 		case a.Attr.Type == nl.TCA_TBF_PARMS && len(a.Value) >= nl.SizeofTcTbfQopt:
 			opt := nl.DeserializeTcTbfQopt(a.Value)
-			s.Buffer = law.Bytes(opt.Limit)
+			s.Buffer, s.Bucket = law.Bytes(opt.Limit), opt.Buffer
 			if s.Rate == 0 {
 				s.Rate = law.Rate(opt.Rate.Rate) * 8
 			}

@@ -9,6 +9,7 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/testnet"
+	"weir/law"
 )
 
 // device makes a veth in a namespace. It returns a function that runs something on it and reads what is there
@@ -141,5 +142,37 @@ func TestRules(t *testing.T) {
 		if (got == nil) != (row.rule < 0) || got != nil && got != &r.list[row.rule] || r.byName(row.device) != row.byName {
 			t.Errorf("%s: %+v, by its name %t", row.device, got, r.byName(row.device))
 		}
+	}
+}
+
+// The kernel reports a tbf of Weir as it was set, at any rate. With another MTU it differs from the one that the port must have.
+func TestLook_OwnShaper(t *testing.T) {
+	n, index := device(t)
+	for _, rate := range []uint64{1e3, 100e6, 40e9} {
+		r := newRules([]Law{TestLaw}, []PortRule{{Match: []string{"p0"}, PortSettings: defaultPort(testKeys())}})
+		r.list[0].Shape, r.list[0].Buffer = law.Rate(rate), 100_000
+		r.made = &shapes{made: map[uint32]string{uint32(index): "noqueue"}}
+		n.Must(t, func() error {
+			for _, mtu := range []int{1500, 9000} {
+				l, err := netlink.LinkByIndex(index)
+				if err == nil {
+					err = netlink.LinkSetMTU(l, mtu)
+				}
+				if err == nil && mtu == 1500 {
+					err = netlink.QdiscReplace(r.list[0].wantedTBF().forMTU(mtu).qdisc(index))
+				}
+				if err != nil {
+					return err
+				}
+				all, err := r.look()
+				if err != nil {
+					return err
+				}
+				if c := all[0]; c.has.Rate != law.Rate(rate) || (c.has == c.tbf) != (mtu == 1500 || rate != 100e6) { // the rate alone decides
+					t.Errorf("%d bit/s, MTU %d: it has %+v and must have %+v", rate, mtu, c.has, c.tbf)
+				}
+			}
+			return netlink.QdiscDel(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: shapeHandle}})
+		})
 	}
 }
