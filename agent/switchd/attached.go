@@ -194,6 +194,19 @@ func (a *Attached) Heartbeat() error { return a.each(Running.Heartbeat) }
 // otherwise they continue until End.
 func (a *Attached) Begin(permits bool) { a.heartbeat = newHeartbeat(a.Heartbeat, permits) }
 
+// beginAgain begins to send heartbeats again after a process asked for the pins that does not ask any more: it did not wait as long as this
+// process was busy. Otherwise it returns an error.
+func (a *Attached) beginAgain(failed error) error {
+	if !errors.Is(failed, attach.ErrTakenOver) {
+		return failed
+	}
+	if err := a.Heartbeat(); err != nil {
+		return err
+	}
+	a.Begin(!a.heartbeat.always)
+	return nil
+}
+
 // Permit allows heartbeats for some more seconds.
 func (a *Attached) Permit() { a.heartbeat.permit() }
 

@@ -26,6 +26,7 @@ type marking struct {
 	calls []string
 	fail  string // a call that fails, once
 	gone  func() []string
+	beats func() error // nil: heartbeats succeed
 
 	pin   string
 	ports map[string]LawPort
@@ -127,11 +128,16 @@ func (m *marking) ReleasePort(port string) error                  { return m.cal
 func (m *marking) Stats(...string) ([]reading.Stats, error)       { return nil, nil }
 func (m *marking) EachFlow(func(string, reading.Flow) bool) error { return nil }
 func (m *marking) Note(port, text string) error                   { return m.call("note %s %s", port, text) }
-func (m *marking) Heartbeat() error                               { return nil }
 func (m *marking) Release(context.Context) error                  { return m.call("release") }
 func (m *marking) CheckTaken(string, ...attach.PortRef) error     { return nil }
 func (m *marking) Rehearse() error                                { return nil }
 func (m *marking) Memory(any, int) (int, uint64, error)           { return 1, 1000, nil }
+func (m *marking) Heartbeat() error {
+	if m.beats == nil {
+		return nil
+	}
+	return m.beats()
+}
 func (m *marking) Gone() []string {
 	if m.gone == nil {
 		return nil

@@ -262,7 +262,10 @@ func (r *role) work(ctx context.Context, w *Watch, control *control) error {
 			r.alive()
 			continue
 		case err := <-r.attached.Failed():
-			return err
+			if err := r.attached.beginAgain(err); err != nil {
+				return err
+			}
+			continue
 		case now := <-readCanaries.c:
 			if err := r.readCanaries(now); err != nil {
 				r.log.Warn("cannot read the ports of the canary", "error", err)
