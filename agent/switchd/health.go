@@ -89,6 +89,8 @@ var checks = []check{
 		"new connections find no room in the flow table now"},
 	{"unrepaired", Enforced, lookUnrepaired,
 		"losses are repaired at the port, and segments were dropped since the previous reading: as many bytes waited as `park` allows"},
+	{"unordered", Enforced, lookUnordered,
+		"the port has credits or repairs losses, and RPS is off at the parking device, so packets of a flow may change places"},
 	{wordPart, Enforced, lookPart,
 		"a percentage of the flows is limited, as configured"},
 	{"was-full", Enforced, lookWasFull,

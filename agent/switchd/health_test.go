@@ -197,6 +197,9 @@ func TestChecks(t *testing.T) {
 			now.kernel.Parking = &reading.Parking{Present: true, MostPackets: 10, MostBytes: 10, PassedFull: 8}
 			before.kernel.Parking = now.kernel.Parking
 		}, "", "", "", ""},
+		{"the parking does not keep the order", func(now, _ *snapshot, a *reading.Pinned) {
+			a.Credits.Paces, now.kernel.Parking = true, &reading.Parking{Present: true, Unordered: true, MostPackets: 10, MostBytes: 10}
+		}, "unordered", Enforced, "may change places", "/sys"},
 		{"another port's parking is gone", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.Parking = &reading.Parking{} }, "", "", "", ""},
 		{"segments are lost although losses are repaired", func(_, before *snapshot, a *reading.Pinned) {
 			a.Repairs, before.kernel.Ports[0].Repairs = &reading.Repairs{Full: 9, MostBytes: 1000}, &reading.Repairs{Full: 7}

@@ -70,6 +70,16 @@ func lookNoParking(v *view) (reason, remedy string) {
 	return reason, "start weir switch again"
 }
 
+// lookUnordered: RPS is off.
+func lookUnordered(v *view) (reason, remedy string) {
+	p := v.sw.Parking
+	if !v.parks() || !v.k.Local || p == nil || !p.Unordered {
+		return "", ""
+	}
+	return "the parking does not steer flows (RPS): packets of a flow that waited may change places",
+		"the kernel needs CONFIG_RPS, and weir switch a writable /sys that shows the devices of its network namespace"
+}
+
 // lookFullParking: since the previous reading the parking had no room.
 func lookFullParking(v *view) (reason, remedy string) {
 	p := v.sw.Parking

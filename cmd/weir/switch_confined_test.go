@@ -54,20 +54,17 @@ func TestSwitch_LeastCapabilitiesParking(t *testing.T) {
 			chains := m.chains()
 			c := &configured{machine: m, path: filepath.Join(t.TempDir(), "switch.yaml")}
 			c.write("kind: Switch\nversion: 2\nmetrics: {listen: \"127.0.0.1:0\"}\n" + keys)
-			devices := func() (in, out int) {
+			device := func() (ifindex int) {
 				m.Switch.Must(t, func() error {
 					links, err := netlink.LinkList()
 					for _, l := range links {
-						switch a := l.Attrs(); {
-						case a.Name == "weir-park0" || a.Name == "weir-repair0":
-							in = a.Index
-						case a.Name == "weir-park1" || a.Name == "weir-repair1":
-							out = a.Index
+						if a := l.Attrs(); a.Name == "weir-park0" || a.Name == "weir-repair0" {
+							ifindex = a.Index
 						}
 					}
 					return err
 				})
-				return in, out
+				return ifindex
 			}
 			pins := func() (paths []string) {
 				for _, pin := range m.pins() {
@@ -79,17 +76,26 @@ func TestSwitch_LeastCapabilitiesParking(t *testing.T) {
 			}
 
 			c.confinedUp()
-			first, _ := devices()
+			first := device()
 			if first == 0 || len(pins()) != 3 {
 				t.Fatalf("device %d, pins %v", first, pins())
 			}
+			m.Switch.Must(t, func() error {
+				for _, device := range []string{"weir-park1", "weir-repair1"} {
+					cpus, err := os.ReadFile("/sys/class/net/" + device + "/queues/rx-0/rps_cpus")
+					if err == nil && strings.Trim(strings.TrimSpace(string(cpus)), "0,") == "" {
+						t.Errorf("%s does not steer flows", device)
+					}
+				}
+				return nil
+			})
 			other := m.start("weir-confined", strings.Join(leastCapabilities(t), ","), "switch", "out0", "--name", "other")
 			if code := other.wait(); code == 0 || !strings.Contains(other.log.String(), `switch "default" (process `) {
 				t.Errorf("another switch at the same port: %d, %s", code, other.log)
 			}
 			c.p.kill()
 			c.confinedUp()
-			if now, _ := devices(); now != first {
+			if now := device(); now != first {
 				t.Errorf("started again after a kill: device %d became %d", first, now)
 			}
 			before := c.p
@@ -97,7 +103,7 @@ func TestSwitch_LeastCapabilitiesParking(t *testing.T) {
 			if code := before.wait(); code != 0 {
 				t.Errorf("taken over: ended with %d", code)
 			}
-			if now, _ := devices(); now != first {
+			if now := device(); now != first {
 				t.Errorf("taken over: device %d became %d", first, now)
 			}
 
@@ -112,7 +118,7 @@ func TestSwitch_LeastCapabilitiesParking(t *testing.T) {
 				return nil
 			})
 			c.confinedUp()
-			if now, _ := devices(); now == first || len(pins()) != 3 {
+			if now := device(); now == first || len(pins()) != 3 {
 				t.Errorf("without its pins: device %d became %d, pins %v", first, now, pins())
 			}
 			c.p.signal(syscall.SIGTERM)

@@ -46,3 +46,35 @@ func TestPark_ReadOnlySysctls(t *testing.T) {
 		return nil
 	})
 }
+
+// Another process sees whether the parking steers flows.
+func TestPark_LookSeesRPS(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true})
+	openPark(t, p, park.Options{})
+	steers := func() bool {
+		t.Helper()
+		s, exists, err := park.Look(p.Switch.Enter, park.Options{Owner: owner})
+		if err != nil || !exists {
+			t.Fatal(exists, err)
+		}
+		return s.FlowPerCPU
+	}
+	if !steers() {
+		t.Error("a new parking does not steer flows")
+	}
+	p.Switch.Must(t, func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+			return err
+		}
+		return os.WriteFile("/sys/class/net/weir-park1/queues/rx-0/rps_cpus", []byte("0"), 0o644)
+	})
+	if steers() {
+		t.Error("RPS is off, and the parking seems to steer flows")
+	}
+}

@@ -73,7 +73,7 @@ func Read(o Options) *reading.Parking {
 	p := &reading.Parking{
 		Present: exists && s.Queue, Packets: s.BacklogPackets, Bytes: s.BacklogBytes, MostPackets: o.LimitPackets, MostBytes: o.LimitBytes,
 		Parked: s.Parked, Returned: s.Returned, PassedGone: s.PassedGone, PassedFull: s.PassedFull,
-		PassedMarked: s.PassedMarked + s.PassedPriority, Stale: s.Stale, Foreign: s.Foreign,
+		Unordered: exists && !s.FlowPerCPU, PassedMarked: s.PassedMarked + s.PassedPriority, Stale: s.Stale, Foreign: s.Foreign,
 	}
 	if err != nil {
 		p.Fault = err.Error()

@@ -5,6 +5,7 @@ package park
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,7 +205,7 @@ func (p *Park) start() error {
 	if err := p.configure(); err != nil {
 		return err
 	}
-	p.perFlow = nic.SteerFlows(p.out.Attrs().Name) == nil // else two packets of a flow that leave HTB on two processors can be exchanged
+	p.perFlow = nic.SteerFlows(p.out.Attrs().Name, p.out.Attrs().Index) == nil // else two packets of a flow that leave HTB on two processors can be exchanged
 	return p.admit()
 }
 
@@ -401,6 +402,7 @@ func Look(enter func(f func() error) error, o Options) (s Stats, exists bool, er
 			return err
 		}
 		exists = true
+		s.FlowPerCPU = p.steersFlows()
 		s.BacklogBytes, s.BacklogPackets, s.Queue, err = p.backlog()
 		return err
 	})
@@ -408,6 +410,13 @@ func Look(enter func(f func() error) error, o Options) (s Stats, exists bool, er
 		return s, false, fmt.Errorf("read the parking: %w", err)
 	}
 	return s, exists, nil
+}
+
+// steersFlows reports whether the device steers flows, or that cannot be read.
+func (p *Park) steersFlows() bool {
+	a := p.out.Attrs()
+	on, err := nic.SteersFlows(a.Name, a.Index)
+	return on || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // Remove removes the parking that an earlier process left in a namespace, if it has this name and owner, after what waits

@@ -27,7 +27,7 @@ type Stats struct {
 	// Queue reports that the queue exists.
 	Queue bool
 	// FlowPerCPU reports that all packets of a flow come back on one processor, which keeps their order. If it is false,
-	// the kernel has no RPS, and packets of a flow that leave within microseconds of each other may be exchanged.
+	// RPS is off, and packets of a flow that leave within microseconds of each other may be exchanged.
 	FlowPerCPU bool
 }
 

@@ -197,6 +197,7 @@ type Credits struct {
 type Parking struct {
 	Present          bool   // the devices, the program and the queue are there
 	Fault            string // why it cannot be read; "": it was read
+	Unordered        bool   // packets of a flow may come back in another order
 	Packets, Bytes   uint32 // that wait now
 	MostPackets      uint32 // that may wait
 	MostBytes        uint32

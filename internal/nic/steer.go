@@ -14,8 +14,8 @@ import (
 // veth sends waits at its far end in a queue of the processor that sent it. Two frames that leave a qdisc can be sent by two processors
 // within microseconds, and so be exchanged. With RPS the kernel chooses the processor by the flow, so a flow's frames stay in order. The
 // error is fs.ErrNotExist if the kernel has no RPS (CONFIG_RPS).
-func SteerFlows(device string) error {
-	sysfs, err := openSysfs()
+func SteerFlows(device string, ifindex int) error {
+	sysfs, err := sysfsWith(device, ifindex)
 	if err != nil {
 		return err
 	}
@@ -29,10 +29,40 @@ func SteerFlows(device string) error {
 		return err
 	}
 	// A device with one receive queue, as a veth has.
-	if err := writeAt(sysfs, "class/net/"+device+"/queues/rx-0/rps_cpus", mask); err != nil {
+	if err := writeAt(sysfs, rpsOf(device), mask); err != nil {
 		return fmt.Errorf("steer flows of %s: %w", device, err)
 	}
 	return nil
+}
+
+// SteersFlows reports whether RPS is on at a device of the caller's network namespace. The errors are those of SteerFlows.
+func SteersFlows(device string, ifindex int) (bool, error) {
+	sysfs, err := sysfsWith(device, ifindex)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = unix.Close(sysfs) }()
+	mask, err := readAt(sysfs, rpsOf(device))
+	return strings.Trim(mask, "0,") != "", err
+}
+
+func rpsOf(device string) string { return "class/net/" + device + "/queues/rx-0/rps_cpus" }
+
+// sysfsWith opens a sysfs that shows a device of the caller's network namespace. Without CAP_SYS_ADMIN that can only be /sys.
+func sysfsWith(device string, ifindex int) (int, error) {
+	own, err := openSysfs()
+	if err == nil {
+		return own, nil
+	}
+	plain, err2 := unix.Open("/sys", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err2 != nil {
+		return -1, errors.Join(err, &os.PathError{Op: "open", Path: "/sys", Err: err2})
+	}
+	if index, err := readAt(plain, "class/net/"+device+"/ifindex"); err == nil && index == strconv.Itoa(ifindex) {
+		return plain, nil
+	}
+	_ = unix.Close(plain)
+	return -1, fmt.Errorf("%w, and /sys does not show %s of this network namespace", err, device)
 }
 
 // openSysfs mounts the sysfs of the caller's network namespace without a place in the file system: sysfs shows the devices of the namespace
