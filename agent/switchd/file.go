@@ -31,7 +31,7 @@ type File struct {
 
 // PortSettings say how to manage a port. A zero value is not set.
 type PortSettings struct {
-	Rate   law.Rate     `json:"rate,omitempty" jsonschema_description:"rate of the port (default: the rate of its tbf or htb)"`
+	Rate   law.Rate     `json:"rate,omitempty" jsonschema_description:"rate of the port, which replaces the shape of defaults (default: the rate of its tbf or htb)"`
 	Buffer law.Bytes    `json:"buffer,omitempty" jsonschema_description:"buffer of the port, below 4.29GB (default: the buffer of its tbf or htb; with shape: the bytes sent in 1 ms)"`
 	Shape  law.Rate     `json:"shape,omitempty" jsonschema_description:"give the port a tbf of this rate while Weir runs; it replaces only the kernel's default queue discipline"`
 	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, up to 1s (default: 250us)"`
@@ -47,11 +47,14 @@ type Mark struct {
 	Threshold law.Bytes `json:"threshold" jsonschema:"required" jsonschema_description:"mark ECN-capable packets above this backlog (K); 0B: do not mark"`
 }
 
-// over returns the settings of s, with those of base where s has none.
+// over returns the settings of s, with those of base where s has none. A rate of s replaces the shape of base.
 func (s PortSettings) over(base PortSettings) PortSettings {
 	laws := s.Laws
 	if laws == nil {
 		laws = base.Laws
+	}
+	if s.Rate != 0 {
+		base.Shape = 0
 	}
 	return PortSettings{
 		Rate: cmp.Or(s.Rate, base.Rate), Buffer: cmp.Or(s.Buffer, base.Buffer), Shape: cmp.Or(s.Shape, base.Shape),
