@@ -265,6 +265,11 @@ func matching(patterns []named, name string) (named, bool) {
 }
 
 func (c *fileChecker) scope(scope []netip.Prefix) {
+	for i := range c.laws {
+		if l := &c.laws[i]; len(scope) > 0 && l.wholePorts() {
+			c.Fail([]string{"scope"}, fmt.Sprintf("%s acts on all packets of a port", l.name), "leave it out")
+		}
+	}
 	seen := map[netip.Prefix]bool{}
 	for i, p := range scope {
 		if seen[p] {

@@ -160,6 +160,7 @@ func refused(t *testing.T, r *repairer) {
 	for text, want := range map[string]string{
 		"enforce: {percent: 10}\n":                "lossrepair acts on all packets of a port",
 		"rollback: {if: [drops > 2]}\n":           "lossrepair counts no flows",
+		"scope: [10.0.0.0/8]\n":                   "lossrepair acts on all packets of a port",
 		"defaults: {lossrepair: {park: 100MB}}\n": "park: at most",
 	} {
 		if code, says := r.reload(repairing + text); code == 0 || !strings.Contains(says, want) {
