@@ -32,10 +32,11 @@ type markPort struct {
 func newMarks(name string) *marks { return &marks{dir: filepath.Join(markRoot, name)} }
 
 // change sets the marking thresholds of these ports and removes marking from all others. Ports that already mark are
-// updated in place. It returns a function that undoes the change; on error the change is undone already.
+// updated in place, and those where somebody detached the program get it again. It returns a function that undoes the change; on error the change is undone already.
 func (m *marks) change(want map[markPort]uint32) (undo func() error, err error) {
 	before := m.set
-	if before != nil && maps.Equal(want, before) {
+	detached := m.at != nil && len(m.at.Gone()) > 0
+	if before != nil && maps.Equal(want, before) && !detached {
 		return func() error { return nil }, nil
 	}
 	if err := m.apply(want); err != nil {

@@ -255,6 +255,16 @@ func (m *Mark) Stats() ([]Stats, error) {
 	return stats, nil
 }
 
+// Gone returns the names of the ports whose device is gone, or from which somebody detached the program.
+func (m *Mark) Gone() (names []string) {
+	for _, p := range m.ports {
+		if !attach.HasDevice(p.link) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // Close detaches the program from every port, pinned or not. It ignores ports whose device is gone.
 func (m *Mark) Close() error {
 	var errs []error
