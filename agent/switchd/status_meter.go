@@ -61,6 +61,8 @@ func (m *Meter) Read() (*Report, error) {
 	r := &Report{Switches: []Switch{}}
 	now := map[string]*snapshot{}
 	for _, name := range names {
+		alive := false // a process runs one of the laws
+		var former []Switch
 		for i := range m.laws {
 			l := &m.laws[i]
 			pin, extra := l.pin(name), ""
@@ -72,19 +74,39 @@ func (m *Meter) Read() (*Report, error) {
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // removed meanwhile, or the switch runs another law
 			case errors.As(err, &other):
-				r.Switches = append(r.Switches, Switch{Name: name, Law: extra, State: Off, Word: wordLayout, Reason: err.Error(), Ports: []Port{}})
+				s := Switch{Name: name, Law: extra, State: Off, Word: wordLayout, Reason: err.Error(), Ports: []Port{}}
+				if isFormer(pin) {
+					former = append(former, s)
+				} else {
+					r.Switches = append(r.Switches, s)
+				}
 			case err != nil:
 				return nil, err
 			default:
 				s := describe(name, read, m.before[pin])
 				s.Law = extra
-				r.Switches = append(r.Switches, *s)
 				now[pin] = read
+				if !read.kernel.Alive() && isFormer(pin) {
+					former = append(former, *s)
+					continue
+				}
+				alive = alive || read.kernel.Alive() || read.process.here
+				r.Switches = append(r.Switches, *s)
 			}
+		}
+		if !alive {
+			r.Switches = append(r.Switches, former...)
 		}
 	}
 	m.before = now
 	return r, nil
+}
+
+// isFormer reports whether nothing but tables is pinned of a law, and no process has it: those of a switch that was stopped. If the switch
+// runs other laws now, they are no part of its state.
+func isFormer(pin string) bool {
+	pinned, err := attach.ReadPins(pin)
+	return err == nil && len(pinned.Links) == 0 && !lockHolder(pin).here
 }
 
 // Queues reads the backlog of all devices of the caller's namespace, in bytes, by ifindex.

@@ -146,6 +146,34 @@ func TestSwitchRepair_LifeCycle(t *testing.T) {
 	streams.Progress(t, 1_000_000)
 }
 
+// The tables that a switch left when it ran another law are no part of its state, as long as it runs.
+func TestSwitchRepair_AfterFairQ(t *testing.T) {
+	parallel(t)
+	m := newMachine(t)
+	p := m.switchUp("weir")
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Fatalf("ended with %d", code)
+	}
+	if s, code := m.status(); code == 0 || s.Word != "stopped" {
+		t.Errorf("stopped: %d, %+v", code, s)
+	}
+	r := &repairer{configured: &configured{machine: m, path: t.TempDir() + "/switch.yaml"}}
+	r.write(repairing)
+	r.p = r.start("weir", "switch", "-f", r.path)
+	r.until(r.p, "it repairs losses", func() bool { return strings.Contains(r.p.log.String(), "begun") })
+	m.Switch.Must(t, func() error {
+		report, err := laws.Switch().Status("default")
+		if err != nil {
+			return err
+		}
+		if len(report.Switches) != 1 || report.Switches[0].Law != "lossrepair" || !report.Enforced() {
+			t.Errorf("with another law: %+v", report.Switches)
+		}
+		return nil
+	})
+}
+
 // refused checks what cannot share a port: FairQ of another switch, and FairQ in the same file. Both laws are named.
 func refused(t *testing.T, r *repairer) {
 	t.Helper()
