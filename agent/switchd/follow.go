@@ -143,20 +143,26 @@ func (r *role) release(c *candidate) error {
 	if r.refused[c.name] == c.err.Error() {
 		return nil
 	}
+	if err := r.attached.ReleasePort(c.name); err != nil {
+		return err // tried again at the next look
+	}
 	r.refuse(c.name, c.err)
-	return r.attached.ReleasePort(c.name)
+	return nil
 }
 
 func (r *role) configure(c *candidate) error {
-	delete(r.refused, c.name)
 	was := r.ports[c.name]
 	p := PortLaws{was.PortRef, c.params}
+	if err := r.attached.Attach(p); err != nil {
+		return err // tried again at the next look
+	}
+	delete(r.refused, c.name)
 	r.ports[c.name] = p
 	if r.differs(was.Params, p.Params) != "" {
 		f := c.params[0].Figures()
 		r.log.Info("parameters of the port changed", append([]any{"port", c.name, "enforce", f.Mode.String()}, f.log()...)...)
 	}
-	return r.attached.Attach(p)
+	return nil
 }
 
 // differs describes the differences between the parameters of the laws at a port; "": they follow from measurements only.

@@ -48,6 +48,13 @@ func (f *faulty) Attach(ports ...LawPort) error {
 	return f.Running.Attach(ports...)
 }
 
+func (f *faulty) ReleasePort(port string) error {
+	if err := f.fault("release " + port); err != nil {
+		return err
+	}
+	return f.Running.ReleasePort(port)
+}
+
 func (f *faulty) Change(c *Common) (func() error, error) {
 	if err := f.fault("change"); err != nil {
 		return nil, err
