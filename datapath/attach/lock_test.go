@@ -2,6 +2,9 @@ package attach
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,5 +53,16 @@ func TestTakePins_NotLeft(t *testing.T) {
 	var busy *Busy
 	if !errors.As(err, &busy) || !busy.Asked {
 		t.Errorf("%v", err)
+	}
+}
+
+// The page about switches names the time that a process has to leave.
+func TestTakePins_IsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/switch.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("does not answer within %.0f s keeps its ports", takeOverLimit.Seconds()); !strings.Contains(string(page), want) {
+		t.Errorf("docs/switch.md does not say %q", want)
 	}
 }
