@@ -28,7 +28,7 @@ func TestRun_AskedToLeaveNoLonger(t *testing.T) {
 			var counted, sent atomic.Int64
 			sentAgain := make(chan struct{})
 			counted.Store(-1) // not yet
-			l.beats = func() error {
+			l.heartbeat = func() error {
 				if counted.Load() < 0 {
 					return nil
 				}

@@ -22,11 +22,11 @@ import (
 
 // marking is a law that marks packets above a threshold with the kernel program of package mark. It logs its calls.
 type marking struct {
-	name  string
-	calls []string
-	fail  string // a call that fails, once
-	gone  func() []string
-	beats func() error // nil: heartbeats succeed
+	name      string
+	calls     []string
+	fail      string // a call that fails, once
+	gone      func() []string
+	heartbeat func() error // nil: heartbeats succeed
 
 	pin   string
 	ports map[string]LawPort
@@ -133,10 +133,10 @@ func (m *marking) CheckTaken(string, ...attach.PortRef) error     { return nil }
 func (m *marking) Rehearse() error                                { return nil }
 func (m *marking) Memory(any, int) (int, uint64, error)           { return 1, 1000, nil }
 func (m *marking) Heartbeat() error {
-	if m.beats == nil {
+	if m.heartbeat == nil {
 		return nil
 	}
-	return m.beats()
+	return m.heartbeat()
 }
 func (m *marking) Gone() []string {
 	if m.gone == nil {

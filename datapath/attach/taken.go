@@ -106,15 +106,12 @@ func (s *Sole) takenBy(p PortRef, cookie uint64, dir string, chain *link.QueryRe
 	return nil
 }
 
-// ownerOf finds the switch that has a program at a port, among those of all laws pinned next to dir. nil: none. Its tables tell the law.
+// ownerOf finds the switch that has a program at a port, among those of all laws pinned next to dir. nil: none. Its tables show the law.
 func (s *Sole) ownerOf(p PortRef, cookie uint64, program uint32, dir string) *Taken {
 	if dir == "" {
 		return nil
 	}
-	others, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(dir)), "*", "*"))
-	if err != nil {
-		return nil
-	}
+	others, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(dir)), "*", "*")) // none if dir is no pattern
 	for _, other := range others {
 		pinned, err := ReadPins(other)
 		if err != nil || pinned.Links[PortPin(cookie, p.Ifindex)].Program() != program {
