@@ -40,7 +40,8 @@ those directories. Versions, worlds and schemes may differ.
 If A and B have the same seeds, the interval is that of the differences seed by seed. Otherwise the two sides
 count as independent. --scheme, --world and --at select what is compared, also within one result.
 
-Exit code: 0 done, 1 error, or with --fail-over a difference beyond it or no interval, 2 usage.`,
+Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, no interval, or something of A that B
+lacks, 2 usage.`,
 		Example: `  weir compare out/before out/after
   weir compare out/before out/after --metric mice.fct_ms.p99,bottleneck.drops --fail-over 5%
   weir compare out/incast --scheme droptail,ecn
@@ -57,7 +58,7 @@ Exit code: 0 done, 1 error, or with --fail-over a difference beyond it or no int
 	flags.StringArrayVar(&f.at, "at", nil, "AXIS=V: this value alone; AXIS=V,W: A's V against B's W (repeatable)")
 	flags.StringSliceVar(&f.metrics, "metric", nil, "metrics by their paths, as mice.fct_ms.p99 (default: the main ones)")
 	flags.Float64Var(&f.confidence, "confidence", 95, "confidence of the intervals, in per cent")
-	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 if a metric differs by more than this and its interval excludes 0, or if there is no interval")
+	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 if a metric differs by more than this and its interval excludes 0, or if there is no interval, or if B lacks a cell or a metric of A")
 	flags.BoolVar(&f.all, "all", false, "show every metric, not only the ten of each pair with the largest differences")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of a table")
 	return cmd
@@ -95,15 +96,29 @@ func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) err
 	if f.failOver != "" && !c.HasInterval() {
 		return errors.New("--fail-over needs an interval, and no compared metric has one: run two or more seeds on each side")
 	}
-	if beyond := c.Beyond(share); f.failOver != "" && len(beyond) > 0 {
-		more := ""
-		if len(beyond) > 5 {
-			more = fmt.Sprintf("; and %d more", len(beyond)-5)
-		}
-		return fmt.Errorf("%d of %d metrics differ by more than %s, and their intervals exclude 0: %s%s", len(beyond), c.Intervals, f.failOver,
-			strings.Join(beyond[:min(len(beyond), 5)], "; "), more)
+	if f.failOver == "" {
+		return nil
+	}
+	var faults []string
+	if beyond := c.Beyond(share); len(beyond) > 0 {
+		faults = append(faults, fmt.Sprintf("%d of %d metrics differ by more than %s, and their intervals exclude 0: %s", len(beyond), c.Intervals, f.failOver, firstFew(beyond)))
+	}
+	if missing := c.Missing(f.metrics); len(missing) > 0 {
+		faults = append(faults, fmt.Sprintf("%d comparisons of --fail-over are not possible: %s", len(missing), firstFew(missing)))
+	}
+	if len(faults) > 0 {
+		return errors.New(strings.Join(faults, "; "))
 	}
 	return nil
+}
+
+// firstFew lists up to five texts, and how many more there are.
+func firstFew(list []string) string {
+	text := strings.Join(list[:min(len(list), 5)], "; ")
+	if len(list) > 5 {
+		text += fmt.Sprintf("; and %d more", len(list)-5)
+	}
+	return text
 }
 
 // options reads the flags; share is the limit of --fail-over.

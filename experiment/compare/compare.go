@@ -187,6 +187,35 @@ func (c *Comparison) Beyond(share float64) []string {
 	return out
 }
 
+// Missing lists, in words, what B or A lacks, so that a difference there could not be found: a cell of A without a partner; a metric that
+// only A has although scheme and world are the same; a named metric that one side lacks, or that has no interval.
+func (c *Comparison) Missing(named []string) []string {
+	var out []string
+	for _, cell := range c.OnlyA {
+		out = append(out, cell+" is only in A")
+	}
+	for _, p := range c.Pairs {
+		add := func(metric, why string) { out = append(out, fmt.Sprintf("%s: %s %s", p.B, metric, why)) }
+		for _, m := range p.OnlyA {
+			if len(named) > 0 || p.A.Scheme == p.B.Scheme && p.A.World == p.B.World {
+				add(m, "is only in A")
+			}
+		}
+		if len(named) == 0 {
+			continue
+		}
+		for _, m := range p.OnlyB {
+			add(m, "is only in B")
+		}
+		for _, d := range p.Metrics {
+			if d.Low == nil {
+				add(d.Metric, "has no interval")
+			}
+		}
+	}
+	return out
+}
+
 func input(s Side) Input {
 	in := Input{Name: s.Name, Experiment: s.Doc.Experiment, Runs: len(s.Doc.Runs), HasFlows: s.Flows != nil, Weir: s.Doc.Versions()}
 	add := func(to *[]string, v string) {

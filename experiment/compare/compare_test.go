@@ -254,6 +254,52 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
+// What one side lacks could hide a difference, so it is listed by name. A metric that another scheme lacks is no loss, unless it is named.
+func TestMissing(t *testing.T) {
+	runs := func(scheme string, fct bool, seeds ...int64) (out []*result.Run) {
+		for _, s := range seeds {
+			r := aRun("sim", scheme, "", s, 10)
+			if fct {
+				r.Groups["mice"].FCT = &result.Distribution{N: 1, Mean: 3, P50: 3, P99: 3}
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	whole := side("a", append(runs("ecn", true, 1, 2), runs("red", true, 1, 2)...)...)
+	p99 := []string{"mice.fct_ms.p99"}
+	lost := "ecn in sim: mice.fct_ms.p99 is only in A"
+	for name, c := range map[string]struct {
+		a, b    Side
+		o       Options
+		want    []string // some of what is listed
+		nothing bool
+	}{
+		"nothing":                    {a: whole, b: whole, nothing: true, o: Options{Schemes: [2]string{"ecn", "red"}}},
+		"a scheme":                   {a: whole, b: side("b", runs("ecn", true, 1, 2)...), want: []string{"red in sim is only in A"}},
+		"a named metric":             {a: side("a", runs("ecn", true, 1, 2)...), b: side("b", runs("ecn", false, 1, 2)...), o: Options{Metrics: append(p99, "mice.drops")}, want: []string{lost}},
+		"a metric":                   {a: side("a", runs("ecn", true, 1, 2)...), b: side("b", runs("ecn", false, 1, 2)...), want: []string{lost}},
+		"a named metric, in A":       {a: side("a", runs("ecn", false, 1, 2)...), b: side("b", runs("ecn", true, 1, 2)...), o: Options{Metrics: p99}, want: []string{"ecn in sim: mice.fct_ms.p99 is only in B"}},
+		"a metric of another scheme": {a: side("a", runs("ecn", true, 1, 2)...), b: side("b", runs("red", false, 1, 2)...), nothing: true},
+		"an interval":                {a: side("a", runs("ecn", true, 1, 2)...), b: side("b", runs("ecn", true, 1)...), o: Options{Metrics: p99}, want: []string{"ecn in sim: mice.fct_ms.p99 has no interval"}},
+	} {
+		c.o.Confidence = 0.95
+		got, err := Compare(c.a, c.b, c.o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		list := got.Missing(c.o.Metrics)
+		if c.nothing && len(list) > 0 {
+			t.Errorf("%s: %q", name, list)
+		}
+		for _, w := range c.want {
+			if !slices.Contains(list, w) {
+				t.Errorf("%s: %q, want %q", name, list, w)
+			}
+		}
+	}
+}
+
 func TestFileChanges(t *testing.T) {
 	a := json.RawMessage(`{"id":"x","network":{"rate":"1Gbit"},"traffic":[{"name":"m","size":"1KB"}],"seeds":[1],"lab":{"seeds":[1]},"vary":[{"key":"a"}],"guests":{"ecn":false},
 		"worlds":["lab"],"schemes":[{"name":"ecn"}]}`)
