@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,6 +27,8 @@ const (
 	noWorkerAfter = 2 * time.Second
 	// lostAfter is how long no worker has a run before its task is sent again.
 	lostAfter = time.Minute
+	// readAgainAfter is how long a submitter waits before it reads a result again that it could not read.
+	readAgainAfter = 2 * time.Second
 	// maxWorkers limits the workers that a submitter knows.
 	maxWorkers = 1024
 )
@@ -48,6 +51,8 @@ type Client struct {
 	refused counts.Counts
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+	listing atomic.Bool
+	get     func(context.Context, *jetstream.ObjectInfo) ([]byte, error) // fetch
 
 	mu      sync.Mutex
 	codes   map[string]string    // of the builds of its runs, by world
@@ -58,6 +63,7 @@ type Client struct {
 	sent    int                  // tasks
 	did     map[string]int       // results, by worker
 	taking  map[string]bool      // results that are being read, by name
+	unread  time.Time            // when a result could last not be read; zero: none waits
 	alone   time.Time            // since when no worker of the build answers; zero: one does
 	idle    map[string]time.Time // since when workers have room for runs of a world
 	said    string               // what was said about workers
@@ -104,6 +110,7 @@ func Dial(ctx context.Context, cfg ClientConfig) (*Client, error) {
 		cfg: cfg, conn: conn, job: newID(), codes: map[string]string{}, pending: map[string]*waiting{}, workers: map[string]*known{},
 		room: make(chan struct{}), did: map[string]int{}, taking: map[string]bool{}, alone: time.Now(), idle: map[string]time.Time{},
 	}
+	c.get = c.fetch
 	if err := c.open(ctx); err != nil {
 		conn.Close()
 		return nil, err

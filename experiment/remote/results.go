@@ -40,11 +40,11 @@ func (c *Client) collect(ctx context.Context, results jetstream.ObjectWatcher) {
 	}
 }
 
-// list looks for results whose notice was lost.
+// list looks for results whose notice was lost, or that could not be read before.
 func (c *Client) list(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	list, err := c.objects.List(ctx)
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	list, err := c.objects.List(callCtx)
+	cancel()
 	if err != nil {
 		return // the next look tries again
 	}
@@ -53,7 +53,7 @@ func (c *Client) list(ctx context.Context) {
 	}
 }
 
-// take reads a result and passes it on, if it belongs to a run of this job.
+// take reads a result and passes it on, if it belongs to a run of this job. One that cannot be read stays in the store, for list.
 func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 	name, ok := parseResultName(o.Name)
 	if !ok || name.job != c.job || o.Deleted {
@@ -67,15 +67,27 @@ func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 		return
 	}
 	defer func() {
-		c.drop(ctx, o.Name)
 		c.mu.Lock()
 		delete(c.taking, o.Name)
 		c.mu.Unlock()
 	}()
-	if w == nil { // a second result
-		return
+	if w == nil || c.use(ctx, o, name, w) { // without w it is a second result
+		c.drop(ctx, o.Name)
 	}
+}
+
+// use reads a result and passes it on. It returns false if the result could not be read: that does not make it a wrong one.
+func (c *Client) use(ctx context.Context, o *jetstream.ObjectInfo, name resultName, w *waiting) bool {
 	entry, failure, err := c.read(ctx, o, w)
+	if errors.Is(err, errUnread) {
+		c.mu.Lock()
+		c.unread = time.Now()
+		c.mu.Unlock()
+		if ctx.Err() == nil {
+			c.cfg.Say(fmt.Sprintf("cannot read a result of worker %s; this is tried again: %v", name.worker, err))
+		}
+		return false
+	}
 	c.mu.Lock()
 	if err == nil && failure == nil {
 		c.did[name.worker]++
@@ -90,7 +102,6 @@ func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 		w.answer(answer{err: fmt.Errorf("worker %s: %w", name.worker, failure)})
 	case err == nil:
 		w.answer(answer{entry: entry})
-	case ctx.Err() != nil:
 	case tries >= maxTries:
 		c.refused.Add("result")
 		w.answer(answer{err: fmt.Errorf("%d results of workers are refused, the last one of %s: %w", tries, name.worker, err)})
@@ -101,6 +112,7 @@ func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 			w.answer(answer{err: err})
 		}
 	}
+	return true
 }
 
 // answer passes the first answer on.
@@ -128,12 +140,24 @@ func (c *Client) read(ctx context.Context, o *jetstream.ObjectInfo, w *waiting) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Minute)
 	defer cancel()
-	b, err := c.objects.GetBytes(ctx, o.Name)
+	b, err := c.get(ctx, o)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read a result: %w", err)
+		return nil, nil, err
 	}
 	entry, err = decodeResult(b, w.run, w.code)
 	return entry, nil, err
+}
+
+// errUnread reports that the bus did not give a result, whatever its content.
+var errUnread = errors.New("read a result")
+
+// fetch reads the bytes of a result.
+func (c *Client) fetch(ctx context.Context, o *jetstream.ObjectInfo) ([]byte, error) {
+	b, err := c.objects.GetBytes(ctx, o.Name)
+	if err != nil && !errors.Is(err, jetstream.ErrDigestMismatch) {
+		err = fmt.Errorf("%w: %w", errUnread, err)
+	}
+	return b, err
 }
 
 // decodeResult reads a result and checks it.

@@ -151,8 +151,11 @@ func (c *Client) unfit(k *known) string {
 // look finds runs that no worker has. Perhaps the notice of the result was lost, or the task.
 func (c *Client) look(ctx context.Context) {
 	again, lost := c.lost(time.Now())
-	if lost {
-		c.list(ctx)
+	if lost && c.listing.CompareAndSwap(false, true) {
+		c.done.Go(func() { // the job must be announced meanwhile
+			defer c.listing.Store(false)
+			c.list(ctx)
+		})
 	}
 	for _, w := range again {
 		c.cfg.Say(fmt.Sprintf("no worker has the run of scheme %s with seed %d: it is sent again", w.run.Scheme, w.run.Seed))
@@ -164,7 +167,7 @@ func (c *Client) look(ctx context.Context) {
 	}
 }
 
-// lost returns the runs whose task must be sent again, and whether a notice of a result may be lost. A task is lost if workers have had
+// lost returns the runs whose task must be sent again, and whether to look for results: a notice may be lost, or one could not be read. A task is lost if workers have had
 // room for it for some time and none took it.
 func (c *Client) lost(now time.Time) (again []*waiting, notice bool) {
 	c.mu.Lock()
@@ -175,6 +178,9 @@ func (c *Client) lost(now time.Time) (again []*waiting, notice bool) {
 		} else if c.idle[world].IsZero() {
 			c.idle[world] = now
 		}
+	}
+	if !c.unread.IsZero() && now.Sub(c.unread) > readAgainAfter {
+		notice, c.unread = true, time.Time{}
 	}
 	for _, w := range c.pending {
 		silent, idle := now.Sub(w.seen), c.idle[w.run.World]
