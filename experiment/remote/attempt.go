@@ -229,14 +229,21 @@ func (w *worker) put(ctx context.Context, msg jetstream.Msg, a *attempt, b []byt
 	return true
 }
 
+// putOnce stores a result. One upload at a time: the bus limits the bytes of an identity, and an upload's time begins with its turn.
 func (w *worker) putOnce(ctx context.Context, object jetstream.ObjectMeta, b []byte) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case w.upload <- struct{}{}:
+	}
+	defer func() { <-w.upload }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Duration(len(b))*2*time.Second/uploadRate)
 	defer cancel()
 	objects, err := w.js.ObjectStore(ctx, bus.WorkStore)
 	if err != nil {
 		return err
 	}
-	_, err = objects.Put(ctx, object, &paced{ctx, bytes.NewReader(b), rate.NewLimiter(uploadRate, chunk)})
+	_, err = objects.Put(ctx, object, &paced{ctx, bytes.NewReader(b), w.pace})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
 
 	"weir/bus"
 	"weir/bus/pki"
@@ -43,6 +44,8 @@ type worker struct {
 	refused  counts.Counts
 	instance string
 	changed  chan struct{} // a run began, or a message was refused: report it soon
+	upload   chan struct{} // has room for one upload
+	pace     *rate.Limiter // of the bytes of all uploads
 	// alone is locked for reading by runs in the simulator, and for writing by one in the lab.
 	alone sync.RWMutex
 
@@ -68,6 +71,7 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	}
 	w := &worker{
 		WorkerConfig: cfg, conn: conn, js: js, plans: plans{laws: cfg.Laws}, instance: newID(), changed: make(chan struct{}, 1),
+		upload: make(chan struct{}, 1), pace: rate.NewLimiter(uploadRate, chunk),
 		running: map[*attempt]struct{}{}, ended: map[string]time.Time{}, foreign: map[string]bool{},
 	}
 	if _, err := conn.Client().Subscribe(bus.JobSubject("*"), w.notice); err != nil {
