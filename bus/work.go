@@ -60,7 +60,7 @@ func operatorSubjects(name string) Subjects {
 		}
 		s.Publish = append(s.Publish, "$JS.API.CONSUMER.CREATE."+stream+".>")
 	}
-	s.Publish = append(s.Publish, "$JS.API.CONSUMER.DELETE."+workObjects+".>", "$JS.API.DIRECT.GET."+workObjects+".>")
+	s.Publish = append(s.Publish, "$JS.API.CONSUMER.DELETE."+workObjects+".>", "$JS.API.DIRECT.GET."+workObjects, "$JS.API.DIRECT.GET."+workObjects+".>")
 	return s
 }
 

@@ -1,23 +1,28 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"weir/bus"
 	"weir/experiment"
 	"weir/experiment/store"
 )
 
-// collect takes the results of the job from the object store, one per processor at a time.
+// reads is how many results are read at a time. One more is read if its notice was lost.
+const reads = 3
+
+// collect takes the results of the job from the object store.
 func (c *Client) collect(ctx context.Context, results jetstream.ObjectWatcher) {
 	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	group.SetLimit(reads)
 	defer func() {
 		_ = results.Stop()
 		_ = group.Wait()
@@ -151,13 +156,34 @@ func (c *Client) read(ctx context.Context, o *jetstream.ObjectInfo, w *waiting) 
 // errUnread reports that the bus did not give a result, whatever its content.
 var errUnread = errors.New("read a result")
 
-// fetch reads the bytes of a result.
+// fetch reads the bytes of a result, one chunk after the other, so that the bus never keeps more than a chunk of it for this connection.
 func (c *Client) fetch(ctx context.Context, o *jetstream.ObjectInfo) ([]byte, error) {
-	b, err := c.objects.GetBytes(ctx, o.Name)
-	if err != nil && !errors.Is(err, jetstream.ErrDigestMismatch) {
-		err = fmt.Errorf("%w: %w", errUnread, err)
+	if o.Chunks > MaxResult/chunk+1 {
+		return nil, fmt.Errorf("it has %d chunks, at most %d", o.Chunks, MaxResult/chunk+1)
 	}
-	return b, err
+	stream, err := c.js.Stream(ctx, "OBJ_"+bus.WorkStore)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	var b []byte
+	next := uint64(1)
+	for range o.Chunks {
+		m, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject("$O."+bus.WorkStore+".C."+o.NUID))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return nil, errors.New("a chunk of it is missing")
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", errUnread, err)
+		case len(b)+len(m.Data) > MaxResult:
+			return nil, fmt.Errorf("it has more than %d bytes", MaxResult)
+		}
+		b, next = append(b, m.Data...), m.Sequence+1
+	}
+	sum := sha256.Sum256(b)
+	if want, err := jetstream.DecodeObjectDigest(o.Digest); err != nil || !bytes.Equal(sum[:], want) {
+		return nil, errors.New("its digest is not that of its bytes")
+	}
+	return b, nil
 }
 
 // decodeResult reads a result and checks it.

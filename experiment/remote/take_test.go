@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"weir/bus"
+	"weir/bus/pki"
 	"weir/experiment/store"
 )
 
@@ -110,5 +114,101 @@ func TestClient_ReadsAResultAgain(t *testing.T) {
 	}
 	if _, look := c.lost(time.Now().Add(4 * readAgainAfter)); look {
 		t.Error("it is looked for although it was read")
+	}
+}
+
+// notices is a watcher with a number of notices.
+type notices struct{ updates chan *jetstream.ObjectInfo }
+
+func (n *notices) Updates() <-chan *jetstream.ObjectInfo { return n.updates }
+func (n *notices) Stop() error                           { return nil }
+
+// However many results are there at once and processors, few are read at a time: each one waits for a connection whose bytes are limited.
+func TestClient_ReadsFewAtATime(t *testing.T) {
+	if (reads+1)*bus.MaxMessage > bus.MaxPending {
+		t.Errorf("%d reads of %d bytes can wait for a connection, at most %d bytes", reads+1, bus.MaxMessage, bus.MaxPending)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(128))
+	_, _, o, object := oneResult(t)
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _, _ := oneResult(t)
+		c.objects = &oneObject{info: o}
+		release := make(chan struct{})
+		var now, most, all atomic.Int32
+		c.get = func(context.Context, *jetstream.ObjectInfo) ([]byte, error) {
+			n := now.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			<-release
+			now.Add(-1)
+			all.Add(1)
+			return object, nil
+		}
+		const n = 80
+		results := &notices{make(chan *jetstream.ObjectInfo, n)}
+		name, _ := parseResultName(o.Name)
+		name.job = c.job
+		for try := range uint64(n) {
+			name.try = try + 1
+			results.updates <- &jetstream.ObjectInfo{ObjectMeta: jetstream.ObjectMeta{Name: name.String()}}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { c.collect(ctx, results); close(done) }()
+		synctest.Wait()
+		if m := most.Load(); m != reads {
+			t.Errorf("%d results are read at a time, want %d", m, reads)
+		}
+		close(release)
+		synctest.Wait()
+		if all.Load() != n {
+			t.Errorf("%d of %d results were read", all.Load(), n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// A result of many chunks is read whole, and takes no subscription. One that is not what its notice says is wrong, not unread.
+func TestClient_ReadsChunks(t *testing.T) {
+	k := newKit(t)
+	c := k.client()
+	defer c.Close()
+	_, js := k.raw(pki.Worker, "w1")
+	objects, err := js.ObjectStore(t.Context(), bus.WorkStore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, 3*chunk+1)
+	for i := range content {
+		content[i] = byte(i * i >> 8)
+	}
+	subscriptions := c.conn.Client().NumSubscriptions()
+	o, err := objects.Put(t.Context(), jetstream.ObjectMeta{Name: "x", Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := c.get(t.Context(), o); err != nil || !bytes.Equal(b, content) {
+		t.Errorf("%d bytes (%v), want %d", len(b), err, len(content))
+	}
+	if n := c.conn.Client().NumSubscriptions(); n > subscriptions+1 { // one for all replies
+		t.Errorf("%d subscriptions, %d before", n, subscriptions)
+	}
+	for name, change := range map[string]func(*jetstream.ObjectInfo){
+		"more chunks":     func(o *jetstream.ObjectInfo) { o.Chunks++ },
+		"fewer chunks":    func(o *jetstream.ObjectInfo) { o.Chunks-- },
+		"too many chunks": func(o *jetstream.ObjectInfo) { o.Chunks = 1 << 20 },
+		"another digest":  func(o *jetstream.ObjectInfo) { o.Digest = "SHA-256=" },
+	} {
+		other := *o
+		change(&other)
+		if _, err := c.get(t.Context(), &other); err == nil || errors.Is(err, errUnread) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.get(ended, o); !errors.Is(err, errUnread) {
+		t.Errorf("without an answer: %v", err)
 	}
 }
