@@ -16,6 +16,13 @@ const (
 	maxUnmet = 1000
 	maxMouse = 1 << 20
 	maxBusy  = 1 << 20
+	// maxSamples is how many samples a port may have, in any run. A long run may have as many as the lab takes, one each labStep. Each one
+	// takes 8 bytes of memory once it is expanded. No world has a step below leastStep.
+	maxSamples = 1 << 25
+	labStep    = 500 * time.Microsecond
+	leastStep  = time.Microsecond
+	// maxClock is how much the clocks of two machines may differ.
+	maxClock = 24 * time.Hour
 )
 
 // belongs checks that measurements can be those of a run: its groups, nodes and ports, times within its duration, finite numbers. A
@@ -42,6 +49,7 @@ func belongs(run *experiment.Run, raw *result.Raw) error {
 		}
 	}
 	names := namesOf(run)
+	names.samples = max(maxSamples, int64(longest/labStep))
 	for i := range raw.Flows {
 		if err := names.flow(&raw.Flows[i], raw, in); err != nil {
 			return fmt.Errorf("flow %d: %w", i, err)
@@ -93,6 +101,8 @@ type names struct {
 	nodes  map[string]bool
 	ports  map[string]bool
 	labels map[string]string // of ports
+	// samples limits those of a port.
+	samples int64
 }
 
 func namesOf(run *experiment.Run) *names {
@@ -141,10 +151,14 @@ func (n *names) port(p *result.Port, in func(time.Duration) bool) error {
 			return fmt.Errorf("it has no label %.80q", l)
 		}
 	}
+	all := int64(0)
 	for i := range p.Samples {
 		s := &p.Samples[i]
-		if !in(s.At) || s.Step <= 0 || !in(s.Step) || s.Count < 0 || s.Count > int64(math.MaxInt64/s.Step) || !in(s.At+time.Duration(s.Count)*s.Step) || s.Backlog < 0 {
+		if !in(s.At) || s.Step < leastStep || !in(s.Step) || s.Count < 0 || s.Count > int64(math.MaxInt64/s.Step) || !in(s.At+time.Duration(s.Count)*s.Step) || s.Backlog < 0 {
 			return fmt.Errorf("sample %d at %v", i, s.At)
+		}
+		if all += s.Count; all > n.samples {
+			return fmt.Errorf("more than %d samples", n.samples)
 		}
 	}
 	return nil

@@ -25,6 +25,9 @@ const (
 	otherOfTests = "ffeeddccbbaa99887766554433221100"
 )
 
+// endedOfTests is when all runs of tests ended.
+var endedOfTests = time.Now().UTC().Round(time.Second)
+
 const small = `id: small
 duration: 2s
 seeds: [1, 2, 3]
@@ -49,7 +52,7 @@ func planOf(t testing.TB) (*store.Asked, *experiment.Plan) {
 // entryOf makes up measurements of a run.
 func entryOf(r *experiment.Run) *store.Entry {
 	return &store.Entry{
-		Code: codeOfTests, Weir: "v1", Kernel: "6.18", Ended: time.Unix(1e9, 0).UTC(), Took: time.Second,
+		Code: codeOfTests, Weir: "v1", Kernel: "6.18", Ended: endedOfTests, Took: time.Second,
 		Raw: &result.Raw{
 			Duration: r.Config.Duration.Std(), Bin: 10 * time.Millisecond, Unmet: result.UnmetTexts("k", result.Note, "x"), Busy: []float64{0.5},
 			Flows: []result.Flow{{

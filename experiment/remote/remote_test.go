@@ -360,17 +360,22 @@ func TestBelongs(t *testing.T) {
 	nan := 0.0
 	nan /= nan
 	for name, change := range map[string]func(*result.Raw){
-		"partial":             func(r *result.Raw) { r.Partial = true },
-		"a long run":          func(r *result.Raw) { r.Duration = time.Hour },
-		"no bins":             func(r *result.Raw) { r.Bin = 0 },
-		"another group":       func(r *result.Raw) { r.Flows[0].Group = "mice" },
-		"a negative bin":      func(r *result.Raw) { r.Flows[0].Delivered[0].Bin = -1 },
-		"a late bin":          func(r *result.Raw) { r.Flows[0].Delivered[1].Bin = 202 },
-		"bins in disorder":    func(r *result.Raw) { r.Flows[0].Delivered[1].Bin = 0 },
-		"a huge mouse":        func(r *result.Raw) { r.Flows[0].Mouse = 1 << 30 },
-		"a late flow":         func(r *result.Raw) { r.Flows[0].End = time.Hour },
-		"no step":             func(r *result.Raw) { r.Ports[0].Samples[0].Step = 0 },
-		"many samples":        func(r *result.Raw) { r.Ports[0].Samples[0].Count = 1 << 62 },
+		"partial":           func(r *result.Raw) { r.Partial = true },
+		"a long run":        func(r *result.Raw) { r.Duration = time.Hour },
+		"no bins":           func(r *result.Raw) { r.Bin = 0 },
+		"another group":     func(r *result.Raw) { r.Flows[0].Group = "mice" },
+		"a negative bin":    func(r *result.Raw) { r.Flows[0].Delivered[0].Bin = -1 },
+		"a late bin":        func(r *result.Raw) { r.Flows[0].Delivered[1].Bin = 202 },
+		"bins in disorder":  func(r *result.Raw) { r.Flows[0].Delivered[1].Bin = 0 },
+		"a huge mouse":      func(r *result.Raw) { r.Flows[0].Mouse = 1 << 30 },
+		"a late flow":       func(r *result.Raw) { r.Flows[0].End = time.Hour },
+		"no step":           func(r *result.Raw) { r.Ports[0].Samples[0].Step = 0 },
+		"many samples":      func(r *result.Raw) { r.Ports[0].Samples[0].Count = 1 << 62 },
+		"a very short step": func(r *result.Raw) { r.Ports[0].Samples[0].Step, r.Ports[0].Samples[0].Count = 1, 1e10 },
+		"very many samples": func(r *result.Raw) {
+			s := result.Sample{Step: time.Microsecond, Count: maxSamples/2 + 1, Backlog: 9}
+			r.Ports[0].Samples = []result.Sample{s, s}
+		},
 		"another port":        func(r *result.Raw) { r.Ports[0].Name = "switch->sender9" },
 		"another label":       func(r *result.Raw) { r.Ports[0].Labels[0] = "x" },
 		"a drop elsewhere":    func(r *result.Raw) { r.Drops[0].Port = "x" },
@@ -382,6 +387,26 @@ func TestBelongs(t *testing.T) {
 		change(raw)
 		if err := belongs(run, raw); err == nil {
 			t.Errorf("%s: it is accepted", name)
+		}
+	}
+}
+
+// The time of a worker's clock is near ours. JSON has no year above 9999, so one such result would end the report of all runs.
+func TestDecodeResult_Ended(t *testing.T) {
+	_, plan := planOf(t)
+	run := plan.Runs[0]
+	for ended, good := range map[time.Time]bool{
+		time.Now(): true, time.Now().Add(time.Hour): true, time.Now().Add(-time.Hour): true,
+		time.Now().Add(25 * time.Hour): false, time.Now().Add(-25 * time.Hour): false, {}: false, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC): false,
+	} {
+		e := entryOf(run)
+		e.Ended = ended
+		var b bytes.Buffer
+		if err := store.Encode(&b, e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeResult(b.Bytes(), run, codeOfTests); (err == nil) != good {
+			t.Errorf("%v: %v", ended, err)
 		}
 	}
 }

@@ -201,6 +201,9 @@ func decodeResult(b []byte, run *experiment.Run, code string) (*store.Entry, err
 	if !plainText(e.Weir) || !plainText(e.Kernel) || e.Took < 0 || e.Took > keepFor {
 		return nil, errors.New("its version, kernel or time is malformed")
 	}
+	if d := time.Since(e.Ended); d > maxClock || d < -maxClock {
+		return nil, fmt.Errorf("it ended at %v: check the clocks of both machines", e.Ended)
+	}
 	if err := belongs(run, e.Raw); err != nil {
 		return nil, fmt.Errorf("it does not belong to the run: %w", err)
 	}
