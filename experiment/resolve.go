@@ -62,7 +62,7 @@ func (n networks) of(f *File) (*Graph, error) {
 }
 
 // points resolves one scheme at every point of the axes. An axis that makes no difference to the scheme at any
-// point is left out, unless it has one value only.
+// point is left out.
 func (g *grid) points(label string) ([]*point, error) {
 	all := make([]*point, len(g.files))
 	for n := range all {
@@ -92,12 +92,10 @@ func (g *grid) points(label string) ([]*point, error) {
 	return out, nil
 }
 
-// used reports for each axis whether any of its values makes a difference anywhere. With one value nothing shows a difference, so the axis
-// counts as used: otherwise a claim about another value would be decided by these runs.
+// used reports for each axis whether any of its values makes a difference anywhere.
 func (g *grid) used(all []*point) []bool {
 	used := make([]bool, len(g.axes))
-	for k, a := range g.axes {
-		used[k] = len(a.values) == 1
+	for k := range g.axes {
 		for n := range all {
 			at := coordinates(g.axes, n)
 			at[k] = 0

@@ -213,13 +213,21 @@ func TestOpenAxes(t *testing.T) {
 func TestUndecided(t *testing.T) {
 	d := document(run{"lab", "a", 1, at{"cc": "reno"}, 1})
 	d.Skipped = []result.Skip{{Scheme: "s", World: "lab", Reason: "law static exists in sim only"}}
-	d.File = json.RawMessage(`{"vary":[{"key":"guests.cc"},{"as":"n","key":"topology.senders"}]}`)
+	d.File = json.RawMessage(`{"vary":[{"key":"guests.cc"},{"as":"n","key":"topology.senders","values":[5,1e6]},{"key":"schemes.ecn.params.threshold","values":["15KB"]},
+		{"as":"net","cases":{"fast":{}}},{"key":"topology.links","values":[[1],[2]]}]}`)
 	for _, c := range []struct{ text, want, why string }{
 		{"a.mice.drops < b.mice.drops", "undecided", "scheme b was not asked for"},
 		{"a.mice.drops < s.mice.drops", "undecided", "scheme s was skipped: law static"},
 		{"a[cc=cubic].mice.drops < 3", "undecided", "cc=cubic was not run"},
 		{"a[cc=reno].mice.drops < 3", "yes", ""},
-		{"a[n=5].mice.drops < 3", "yes", ""},          // declared, but a does not use it
+		{"a[n=5].mice.drops < 3", "yes", ""}, // declared, but a does not use it
+		{"a[n=1000000].mice.drops < 3", "yes", ""},
+		{"a[n=6].mice.drops < 3", "undecided", "n=6 was not run"},
+		{"a[threshold=15KB].mice.drops < 3", "yes", ""},
+		{"a[threshold=30KB].mice.drops < 3", "undecided", "threshold=30KB was not run"}, // a sweep of one value
+		{"a[net=fast].mice.drops < 3", "yes", ""},
+		{"a[net=slow].mice.drops < 3", "undecided", "net=slow was not run"},
+		{"a[links=1].mice.drops < 3", "yes", ""},
 		{"a[m=5].mice.drops < 3", "undecided", "m=5"}, // an option removed the axis
 		{"spread(a.mice.drops, n) < 3", "undecided", "a was not run over n"},
 	} {
@@ -271,7 +279,7 @@ func TestAxisValuesAsNumbers(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		same bool
-	}{{"0.50", "0.5", true}, {"1000us", "1000us", true}, {"1", "1ms", false}, {"5", "50", false}, {"cubic", "reno", false}, {"15pkt", "15", false}} {
+	}{{"0.50", "0.5", true}, {"1000us", "1000us", true}, {"1", "1ms", false}, {"5", "50", false}, {"1e6", "1000000", true}, {"cubic", "reno", false}, {"15pkt", "15", false}} {
 		if got := SameValue(c.a, c.b); got != c.same {
 			t.Errorf("%s and %s: same %v", c.a, c.b, got)
 		}

@@ -1,12 +1,14 @@
 package claim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weir/experiment/result"
@@ -146,15 +148,18 @@ func median(values []float64) float64 {
 type runs struct {
 	world    string
 	byScheme map[string][]*result.Run
-	axes     map[string]int // number of values that the file declares; 0: the axis was found in a run only
+	axes     map[string][]string // values that the file declares
+	found    map[string][]string // values of any run, of any scheme and world
 	skipped  map[string]string
 }
 
 func newRuns(doc *result.Document, world string) *runs {
-	rs := &runs{world: world, byScheme: map[string][]*result.Run{}, axes: declaredAxes(doc.File), skipped: map[string]string{}}
+	rs := &runs{world: world, byScheme: map[string][]*result.Run{}, axes: declaredAxes(doc.File), found: map[string][]string{}, skipped: map[string]string{}}
 	for _, r := range doc.Runs {
-		for axis := range r.Axes {
-			rs.axes[axis] += 0
+		for axis, v := range r.Axes {
+			if !slices.Contains(rs.found[axis], v) {
+				rs.found[axis] = append(rs.found[axis], v)
+			}
 		}
 		if r.World == world {
 			rs.byScheme[r.Scheme] = append(rs.byScheme[r.Scheme], r)
@@ -168,26 +173,41 @@ func newRuns(doc *result.Document, world string) *runs {
 	return rs
 }
 
-// declaredAxes reads the axes, each with the number of its values, from the file in a document.
-func declaredAxes(file json.RawMessage) map[string]int {
+// declaredAxes reads the axes, each with the names of its values, from the file in a document.
+func declaredAxes(file json.RawMessage) map[string][]string {
 	var f struct {
 		Vary []struct {
 			As, Key string
-			Values  []any
+			Values  []json.RawMessage
 			Cases   map[string]any
 		}
 	}
-	out := map[string]int{}
+	out := map[string][]string{}
 	if json.Unmarshal(file, &f) == nil {
 		for _, a := range f.Vary {
 			name := a.As
 			if name == "" {
 				name = a.Key[strings.LastIndexByte(a.Key, '.')+1:]
 			}
-			out[name] = len(a.Values) + len(a.Cases)
+			out[name] = slices.Sorted(maps.Keys(a.Cases))
+			for i, v := range a.Values {
+				out[name] = append(out[name], valueName(v, i))
+			}
 		}
 	}
 	return out
+}
+
+// valueName returns the name of a value of an axis: its text, or for a list or mapping its position.
+func valueName(v json.RawMessage, position int) string {
+	var text string
+	switch {
+	case json.Unmarshal(v, &text) == nil:
+		return text
+	case bytes.ContainsAny(v[:1], "[{"):
+		return strconv.Itoa(position)
+	}
+	return string(v)
 }
 
 // values lists the values of an axis that a scheme was run at, in the order of the runs.
@@ -223,8 +243,13 @@ func (c *Claim) notRun(rs *runs, requested []string) string {
 		}
 		for _, b := range p.At {
 			values := rs.values(p.Scheme, b.Axis)
-			_, known := rs.axes[b.Axis]
-			if len(rs.byScheme[p.Scheme]) > 0 && (!known || len(values) > 0 && !slices.ContainsFunc(values, b.is)) {
+			if len(values) == 0 { // the scheme does not use the axis: its runs are those of every value that was run
+				values = rs.axes[b.Axis]
+			}
+			if len(values) == 0 {
+				values = rs.found[b.Axis]
+			}
+			if len(rs.byScheme[p.Scheme]) > 0 && !slices.ContainsFunc(values, b.is) {
 				return fmt.Sprintf("%s=%s was not run", b.Axis, b.Value)
 			}
 		}
@@ -234,8 +259,8 @@ func (c *Claim) notRun(rs *runs, requested []string) string {
 		switch n := len(rs.values(p.Scheme, p.Over)); {
 		case n == 0:
 			return fmt.Sprintf("%s was not run over %s", p.Scheme, p.Over)
-		case n < rs.axes[p.Over]:
-			return fmt.Sprintf("%s was run at %d of %d values of %s", p.Scheme, n, rs.axes[p.Over], p.Over)
+		case n < len(rs.axes[p.Over]):
+			return fmt.Sprintf("%s was run at %d of %d values of %s", p.Scheme, n, len(rs.axes[p.Over]), p.Over)
 		}
 	}
 	return ""
@@ -254,7 +279,12 @@ func SameValue(a, b string) bool {
 }
 
 // unitOf returns the text after the number.
-func unitOf(text string) string { return strings.TrimLeft(text, "0123456789. ") }
+func unitOf(text string) string {
+	if _, err := strconv.ParseFloat(text, 64); err == nil { // 1e6 has none
+		return ""
+	}
+	return strings.TrimLeft(text, "0123456789. ")
+}
 
 type openAxis struct {
 	name   string
