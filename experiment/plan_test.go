@@ -308,7 +308,7 @@ func TestSetAndSweep(t *testing.T) {
 		t.Fatalf("%d runs, want 3 thresholds x 2 buffers", len(p.Runs))
 	}
 	r := p.Runs[5]
-	if r.Point["threshold"] != "40KB" || r.Point["buffer"] != "200KB" || len(r.Point) != 2 {
+	if r.Point["mark"] != "40KB" || r.Point["buffer"] != "200KB" || len(r.Point) != 2 {
 		t.Errorf("point %v; guests.cc was set, so it is no axis", r.Point)
 	}
 	m := r.Params["ecn"].(mark.Params)
@@ -329,6 +329,19 @@ func TestSetAndSweep(t *testing.T) {
 	p = planned(t, planBase, Options{Worlds: []string{"lab"}, Schemes: []string{"droptail"}, SeedCount: 3})
 	if len(p.Runs) != 6 || p.Runs[2].Seed != 3 {
 		t.Errorf("%d runs", len(p.Runs))
+	}
+}
+
+// A sweep of a key that the file varies keeps the name of the file's axis, so that its claims and figures find it.
+func TestSweep_KeepsTheAxisName(t *testing.T) {
+	p := planned(t, planBase, Options{Worlds: []string{"sim"}, Schemes: []string{"droptail"}, Sweep: []string{"guests.cc=bbr,cubic"}, AssumeAll: true})
+	if got := fmt.Sprint(p.Runs[0].Point); got != "map[guest_cc:bbr]" {
+		t.Errorf("%s, want the axis guest_cc", got)
+	}
+	for _, a := range p.File.Vary {
+		if a.Key == "guests.cc" && a.As != "guest_cc" {
+			t.Errorf("the axis is called %s", a.As)
+		}
 	}
 }
 

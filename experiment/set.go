@@ -56,7 +56,7 @@ func (f *File) override(set, sweep []string) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := dropAxis(t, key, option); err != nil {
+		if _, err := dropAxis(t, key, option); err != nil {
 			return nil, err
 		}
 		if err := t.Put(key, v); err != nil {
@@ -83,18 +83,18 @@ func (f *File) override(set, sweep []string) (*File, error) {
 	return out, nil
 }
 
-// dropAxis removes the axis that varies key: a key that is set has one value. If the axis has cases, one key
-// cannot be removed from them: that is an error.
-func dropAxis(t *config.Tree, key, option string) error {
+// dropAxis removes the axis that varies key: a key that is set has one value. It returns the axis's name; "" if there
+// is none. If the axis has cases, one key cannot be removed from them: that is an error.
+func dropAxis(t *config.Tree, key, option string) (name string, err error) {
 	vary := t.Get("vary")
 	if vary == nil {
-		return nil
+		return "", nil
 	}
 	for i, axis := range vary.Items {
 		if k := axis.Get("key"); k != nil && k.Value == any(key) {
 			vary.Items = append(vary.Items[:i:i], vary.Items[i+1:]...)
 			vary.At.Option = option
-			return nil
+			return axisName(axis), nil
 		}
 		cases := axis.Get("cases")
 		if cases == nil {
@@ -102,17 +102,18 @@ func dropAxis(t *config.Tree, key, option string) error {
 		}
 		for _, fd := range cases.Fields {
 			if fd.Value.Get(key) != nil {
-				return fmt.Errorf("%s: the axis %s sets this key; choose another key, or set vary", option, axis.Label())
+				return "", fmt.Errorf("%s: the axis %s sets this key; choose another key, or set vary", option, axis.Label())
 			}
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // addAxis adds a --sweep to vary, as an axis named by the last part of its key. It replaces an axis of the same
-// key.
+// key and keeps its name, which claims and figures use.
 func addAxis(t *config.Tree, key, list, option string) error {
-	if err := dropAxis(t, key, option); err != nil {
+	name, err := dropAxis(t, key, option)
+	if err != nil {
 		return err
 	}
 	at := config.Place{Option: option}
@@ -132,10 +133,12 @@ func addAxis(t *config.Tree, key, list, option string) error {
 		vary = &config.Tree{Form: config.Sequence, At: at}
 		t.Set("vary", vary)
 	}
-	name := key[strings.LastIndexByte(key, '.')+1:]
-	for _, other := range vary.Items {
-		if axisName(other) == name {
-			name = strings.ReplaceAll(key, ".", "_")
+	if name == "" {
+		name = key[strings.LastIndexByte(key, '.')+1:]
+		for _, other := range vary.Items {
+			if axisName(other) == name {
+				name = strings.ReplaceAll(key, ".", "_")
+			}
 		}
 	}
 	axis.Set("as", &config.Tree{Value: name, At: at})
