@@ -236,6 +236,24 @@ func (t *Tree) Put(path string, v *Tree) error {
 	return nil
 }
 
+// Canonical returns a path of Put with the indices of items of lists in place of their names, so that two spellings of one path are equal.
+// A part that does not exist stays as it is.
+func (t *Tree) Canonical(path string) string {
+	steps := strings.Split(path, ".")
+	for i, step := range steps {
+		if t == nil {
+			break
+		}
+		if t.Form == Sequence {
+			if k := t.index(step); k >= 0 {
+				steps[i] = strconv.Itoa(k)
+			}
+		}
+		t = t.Find(steps[i])
+	}
+	return strings.Join(steps, ".")
+}
+
 // index finds an item of a list by its label or its index.
 func (t *Tree) index(step string) int {
 	for i, item := range t.Items {

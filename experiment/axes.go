@@ -55,6 +55,12 @@ func (c *checker) axes(f *File) []axis {
 		if slices.ContainsFunc(out, func(b axis) bool { return b.name == one.name }) {
 			c.Fail(in("as"), fmt.Sprintf("another axis is called %s", one.name), "names that differ")
 		}
+		for _, b := range out {
+			if key := hides(c.Root, one, b); key != "" {
+				c.Fail(path, fmt.Sprintf("the axis %s also sets %s", b.name, key), "one axis for a key")
+				break
+			}
+		}
 		if points *= max(len(one.values), 1); points > maxPoints {
 			c.Fail(path, fmt.Sprintf("the axes span more than %d points", maxPoints), "fewer values")
 			break
@@ -62,6 +68,22 @@ func (c *checker) axes(f *File) []axis {
 		out = append(out, one)
 	}
 	return out
+}
+
+// hides returns a key of an axis whose value a later axis replaces, or "".
+func hides(t *config.Tree, later, axis axis) string {
+	for _, v := range later.values {
+		for _, a := range v.sets {
+			for _, w := range axis.values {
+				for _, b := range w.sets {
+					if covers(t.Canonical(a.path), t.Canonical(b.path)) {
+						return b.path
+					}
+				}
+			}
+		}
+	}
+	return ""
 }
 
 func (c *checker) axisValues(in func(...string) []string, a Axis) []axisValue {

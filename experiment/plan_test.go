@@ -345,6 +345,47 @@ func TestSweep_KeepsTheAxisName(t *testing.T) {
 	}
 }
 
+// An option finds the axis of its key in each spelling. It is refused if an axis hides its value, whole or in part.
+func TestSet_FindsTheAxisInAnySpelling(t *testing.T) {
+	for _, o := range []Options{
+		{Set: []string{"schemes.1.params.threshold=50KB"}}, {Sweep: []string{"schemes.1.params.threshold=50KB,60KB"}},
+	} {
+		o.Worlds, o.Schemes, o.AssumeAll = []string{"sim"}, []string{"ecn"}, true
+		p := planned(t, planBase, o)
+		if got := p.Runs[0].Params["ecn"].(mark.Params).Threshold.Bytes(); got != 50_000 {
+			t.Errorf("%v: a threshold of %d B", o, got)
+		}
+	}
+	f := parsed(t, planBase)
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Set: []string{"schemes.ecn.params={threshold: 50KB}"}}, "the axis mark sets schemes.ecn.params.threshold"},
+		{Options{Set: []string{"schemes.1={name: ecn}"}}, "the axis mark sets schemes.ecn.params.threshold"},
+		{Options{Sweep: []string{"guests={cc: reno},{cc: bbr}"}}, "the axis guest_cc sets guests.cc"},
+		{Options{Set: []string{"traffic.long.start=1s"}, Sweep: []string{"traffic.0.start=2s,3s"}}, "--set traffic.long.start=1s also sets this key"},
+		{Options{Set: []string{"network.rate=1Gbit"}, Sweep: []string{"network={rate: 2Gbit}"}}, "--set network.rate=1Gbit also sets this key"},
+	} {
+		if _, err := f.Plan(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}
+
+// Of two axes that set one key, the first would have no effect.
+func TestAxes_SetDifferentKeys(t *testing.T) {
+	for _, second := range []string{
+		"{key: schemes.1.params.threshold, as: other, values: [20KB, 30KB]}", "{as: other, cases: {a: {schemes.ecn.params: {threshold: 1KB}}}}",
+	} {
+		text := strings.Replace(planBase, "lab: {time", "  - "+second+"\nlab: {time", 1)
+		_, err := testLaws.Parse("plan.yaml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), "the axis mark also sets schemes.ecn.params.threshold") {
+			t.Errorf("%s: %v", second, err)
+		}
+	}
+}
+
 // Cases set several keys at once. A case may make another key invalid; the error reports that.
 func TestCases(t *testing.T) {
 	vary := "vary:\n  - as: noise_kind\n    cases:\n      udp: {traffic.noise.proto: udp}\n      tcp: {traffic.noise.proto: tcp, traffic.noise.cc: bbr}\n"

@@ -2,6 +2,8 @@ package experiment
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"weir/config"
@@ -45,13 +47,13 @@ func (f *File) override(set, sweep []string) (*File, error) {
 		return nil, fmt.Errorf("experiment %s was not read from a file: use Load or Parse", f.ID)
 	}
 	t := f.tree.Clone()
-	given := map[string]string{} // by key: the last option that changed it
+	given := map[string]string{} // by canonical key: the last option that changed it
 	for _, s := range set {
 		key, text, option, err := splitOption("--set", s)
 		if err != nil {
 			return nil, err
 		}
-		given[key] = option
+		given[t.Canonical(key)] = option
 		v, err := config.ParseOption(option, text)
 		if err != nil {
 			return nil, err
@@ -68,10 +70,12 @@ func (f *File) override(set, sweep []string) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if other, twice := given[key]; twice {
-			return nil, fmt.Errorf("%s: %s also sets this key; set a key once, or sweep it once with all its values", option, other)
+		for _, before := range slices.Sorted(maps.Keys(given)) {
+			if covers(t.Canonical(key), before) {
+				return nil, fmt.Errorf("%s: %s also sets this key; set a key once, or sweep it once with all its values", option, given[before])
+			}
 		}
-		given[key] = option
+		given[t.Canonical(key)] = option
 		if err := addAxis(t, key, list, option); err != nil {
 			return nil, err
 		}
@@ -83,30 +87,47 @@ func (f *File) override(set, sweep []string) (*File, error) {
 	return out, nil
 }
 
+// covers reports whether setting one canonical key also sets the other: it is the same, or a part of the first.
+func covers(key, other string) bool { return key == other || strings.HasPrefix(other, key+".") }
+
 // dropAxis removes the axis that varies key: a key that is set has one value. It returns the axis's name; "" if there
-// is none. If the axis has cases, one key cannot be removed from them: that is an error.
+// is none. An axis that sets more or less than this key, or several keys, would hide the value: that is an error.
 func dropAxis(t *config.Tree, key, option string) (name string, err error) {
 	vary := t.Get("vary")
 	if vary == nil {
 		return "", nil
 	}
+	want := t.Canonical(key)
 	for i, axis := range vary.Items {
-		if k := axis.Get("key"); k != nil && k.Value == any(key) {
-			vary.Items = append(vary.Items[:i:i], vary.Items[i+1:]...)
-			vary.At.Option = option
-			return axisName(axis), nil
-		}
-		cases := axis.Get("cases")
-		if cases == nil {
-			continue
-		}
-		for _, fd := range cases.Fields {
-			if fd.Value.Get(key) != nil {
+		for _, set := range axisKeys(axis) {
+			switch own := t.Canonical(set); {
+			case own == want && axis.Get("cases") == nil:
+				vary.Items = append(vary.Items[:i:i], vary.Items[i+1:]...)
+				vary.At.Option = option
+				return axisName(axis), nil
+			case own == want:
 				return "", fmt.Errorf("%s: the axis %s sets this key; choose another key, or set vary", option, axis.Label())
+			case covers(own, want) || covers(want, own):
+				return "", fmt.Errorf("%s: the axis %s sets %s; choose another key, or set vary", option, axisName(axis), set)
 			}
 		}
 	}
 	return "", nil
+}
+
+// axisKeys lists the keys that an axis of vary sets.
+func axisKeys(axis *config.Tree) (out []string) {
+	if key := axis.Get("key"); key != nil {
+		out = append(out, key.Text())
+	}
+	if cases := axis.Get("cases"); cases != nil {
+		for _, fd := range cases.Fields {
+			for _, set := range fd.Value.Fields {
+				out = append(out, set.Key)
+			}
+		}
+	}
+	return out
 }
 
 // addAxis adds a --sweep to vary, as an axis named by the last part of its key. It replaces an axis of the same
