@@ -35,10 +35,13 @@ func (c *cell) seeds() map[int64]float64 {
 	return out
 }
 
-// values returns a metric by seed, for the runs that have it.
+// values returns a metric by seed, for the runs that have it and whose unmet settings are not fatal to it.
 func (c *cell) values(path []string) map[int64]float64 {
 	out := map[int64]float64{}
 	for _, r := range c.runs {
+		if _, fatal := r.FatalTo(path); fatal {
+			continue
+		}
 		if v, ok := r.Metric(path); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
 			out[r.Seed] = v
 		}

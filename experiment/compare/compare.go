@@ -61,6 +61,7 @@ type Input struct {
 	Schemes    []string `json:"schemes"`
 	Runs       int      `json:"runs"`
 	Partial    int      `json:"partial"` // runs that were cut short; they are not compared
+	Fatal      []string `json:"fatal"`   // unmet settings of chosen runs; metrics that they are fatal to are not compared
 	HasFlows   bool     `json:"has_flows"`
 }
 
@@ -100,7 +101,7 @@ func Compare(a, b Side, o Options) (*Comparison, error) {
 	if !(o.Confidence > 0 && o.Confidence < 1) {
 		return nil, fmt.Errorf("confidence is %v; it must be between 0 and 1", o.Confidence)
 	}
-	out := &Comparison{A: input(a), B: input(b), Confidence: o.Confidence, Pairs: []*Pair{}}
+	out := &Comparison{A: input(a, 0, o), B: input(b, 1, o), Confidence: o.Confidence, Pairs: []*Pair{}}
 	for side, in := range []Input{out.A, out.B} {
 		if in.Runs == 0 {
 			return nil, fmt.Errorf("%s has no runs", in.Name)
@@ -158,10 +159,16 @@ func (c *Comparison) sum(o Options) error {
 	}
 	for _, m := range o.Metrics {
 		if !found[m] {
+			if fatal := slices.Concat(c.A.Fatal, c.B.Fatal); len(fatal) > 0 {
+				return fmt.Errorf("no run has the metric %s, or it is not compared: %s", m, some(fatal))
+			}
 			return fmt.Errorf("no compared run has the metric %s; write it as in a claim, without the scheme: mice.fct_ms.p99", m)
 		}
 	}
 	if len(found) == 0 {
+		if fatal := slices.Concat(c.A.Fatal, c.B.Fatal); len(fatal) > 0 {
+			return fmt.Errorf("no metric is compared: %s", some(fatal))
+		}
 		return errors.New("the runs have no metric in common: their groups of traffic and ports have different names")
 	}
 	return nil
@@ -216,8 +223,8 @@ func (c *Comparison) Missing(named []string) []string {
 	return out
 }
 
-func input(s Side) Input {
-	in := Input{Name: s.Name, Experiment: s.Doc.Experiment, Runs: len(s.Doc.Runs), HasFlows: s.Flows != nil, Weir: s.Doc.Versions()}
+func input(s Side, side int, o Options) Input {
+	in := Input{Fatal: []string{}, Name: s.Name, Experiment: s.Doc.Experiment, Runs: len(s.Doc.Runs), HasFlows: s.Flows != nil, Weir: s.Doc.Versions()}
 	add := func(to *[]string, v string) {
 		if !slices.Contains(*to, v) {
 			*to = append(*to, v)
@@ -235,6 +242,11 @@ func input(s Side) Input {
 		}
 		add(&in.Worlds, r.World)
 		add(&in.Schemes, r.Scheme)
+		for _, u := range r.Unmet {
+			if u.Severity == result.Fatal && o.wants(side, r) {
+				add(&in.Fatal, u.Text)
+			}
+		}
 	}
 	return in
 }

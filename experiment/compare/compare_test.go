@@ -300,6 +300,40 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// A metric of a run with a fatal unmet setting is not compared, as claims about it are undecided. The setting is named.
+func TestCompare_FatalUnmet(t *testing.T) {
+	runs := func(unmet ...result.Unmet) []*result.Run {
+		a, b, c := aRun("sim", "ecn", "", 1, 10), aRun("sim", "ecn", "", 2, 12), aRun("sim", "ecn", "", 3, 14)
+		for _, r := range []*result.Run{a, b, c} {
+			r.Groups["long"] = &result.Group{Drops: new(int64(5))}
+		}
+		c.Unmet = unmet
+		return []*result.Run{a, b, c}
+	}
+	mice := result.Unmet{Key: "traffic", Group: "mice", Severity: result.Fatal, Text: "traffic mice: no connection ever opened"}
+	c, err := Compare(side("a", runs()...), side("b", runs(mice)...), Options{Confidence: 0.95, Metrics: []string{"mice.drops", "long.drops"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := c.Pairs[0].Metrics; d[0].NB != 2 || d[0].A != 11 || d[1].NB != 3 {
+		t.Errorf("%+v, want two seeds of mice and three of long", d)
+	}
+	if !slices.Equal(c.B.Fatal, []string{mice.Text}) || len(c.A.Fatal) != 0 {
+		t.Errorf("the head names %q and %q", c.A.Fatal, c.B.Fatal)
+	}
+	whole := []*result.Run{runs()[0]}
+	whole[0].Unmet = []result.Unmet{mice}
+	if c, err = Compare(side("a", runs()...), side("b", whole...), Options{Confidence: 0.95, Metrics: []string{"mice.drops"}}); err != nil || c.HasInterval() || len(c.Missing([]string{"mice.drops"})) == 0 {
+		t.Errorf("%v; one side has no whole run, but there is an interval, or nothing is missing", err)
+	}
+	other := runs()[0]
+	other.Unmet = whole[0].Unmet
+	_, err = Compare(side("a", other), side("b", whole...), Options{Confidence: 0.95, Metrics: []string{"mice.drops"}})
+	if err == nil || !strings.Contains(err.Error(), mice.Text) {
+		t.Errorf("%v, want the reason", err)
+	}
+}
+
 func TestFileChanges(t *testing.T) {
 	a := json.RawMessage(`{"id":"x","network":{"rate":"1Gbit"},"traffic":[{"name":"m","size":"1KB"}],"seeds":[1],"lab":{"seeds":[1]},"vary":[{"key":"a"}],"guests":{"ecn":false},
 		"worlds":["lab"],"schemes":[{"name":"ecn"}]}`)

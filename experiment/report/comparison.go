@@ -52,6 +52,13 @@ func comparisonHead(w *bytes.Buffer, c *compare.Comparison) {
 			text += fmt.Sprintf("; %d runs cut short, not compared", in.Partial)
 		}
 		writeWrapped(w, "", "", text)
+		if len(in.Fatal) > 0 {
+			more := ""
+			if n := len(in.Fatal) - 4; n > 0 {
+				more = fmt.Sprintf("; and %d more", n)
+			}
+			writeWrapped(w, "", "", fmt.Sprintf("%s: metrics are left out, because %s%s", side.name, strings.Join(in.Fatal[:min(len(in.Fatal), 4)], "; "), more))
+		}
 	}
 	if len(c.Files) > 0 {
 		var changes []string

@@ -23,7 +23,8 @@ func TestComparison_Short(t *testing.T) {
 	add("g1.fct_ms.sd", 660, 1) // another statistic of the same distribution
 	add("loaded.g1.fct_ms.p99", 2031, 22)
 	add("g1.flows", 7, 7)
-	c := &compare.Comparison{Confidence: 0.95, Pairs: []*compare.Pair{p}}
+	fatal := compare.Input{Name: "a", Fatal: []string{"traffic mice: no connection opened"}}
+	c := &compare.Comparison{A: fatal, Confidence: 0.95, Pairs: []*compare.Pair{p}}
 	text := func(all bool) string {
 		var out bytes.Buffer
 		if err := Comparison(&out, c, all); err != nil {
@@ -34,6 +35,7 @@ func TestComparison_Short(t *testing.T) {
 	short := text(false)
 	for _, want := range []string{
 		"\n  g1.fct_ms.p99 ", "\n  g11.throughput_mbps ", "\n  g3.throughput_mbps ",
+		"A: metrics are left out, because traffic mice: no connection opened\n",
 		"No intervals: they need two seeds or more on both sides",
 		"not shown: 5 metrics that differ, 1 that do not, 1 of one side only; --all shows them",
 	} {
