@@ -239,18 +239,28 @@ func names(runs []*Run, of func(*Run) []string) []string {
 // AxisNumber returns the value of an axis as a number: a plain number, a duration in ms, a rate in Mbit/s, a size
 // in bytes, a limit in packets. The result is false for any other value.
 func AxisNumber(text string) (float64, bool) {
+	v, _, ok := axisNumber(text)
+	return v, ok
+}
+
+// axisNumber is AxisNumber with the unit; a plain number has none.
+func axisNumber(text string) (v float64, unit string, ok bool) {
 	if v, err := strconv.ParseFloat(text, 64); err == nil {
-		return v, true
+		return v, "", true
 	}
 	b := []byte(text)
 	if d := law.Duration(0); d.UnmarshalText(b) == nil {
-		return float64(d) / 1e6, true
+		return float64(d) / 1e6, "ms", true
 	}
 	if r := law.Rate(0); r.UnmarshalText(b) == nil {
-		return float64(r) / 1e6, true
+		return float64(r) / 1e6, "Mbit/s", true
 	}
-	if l := (law.Limit{}); l.UnmarshalText(b) == nil {
-		return float64(l.N), true
+	l := law.Limit{}
+	if l.UnmarshalText(b) != nil {
+		return 0, "", false
 	}
-	return 0, false
+	if l.Packets {
+		return float64(l.N), "pkt", true
+	}
+	return float64(l.N), "B", true
 }

@@ -126,6 +126,23 @@ func TestRunRows_ReadBack(t *testing.T) {
 	}
 }
 
+// An axis has a column of numbers only if they have one unit: 10 KB and 15 packets are not 10000 and 15 of the same. 0 fits every unit.
+func TestRunRows_NumbersOfOneUnit(t *testing.T) {
+	for _, c := range []struct {
+		values string
+		want   bool
+	}{{"10KB 15pkt 40KB", false}, {"10KB 40KB 1MB", true}, {"5pkt 15pkt", true}, {"0 1ms 20us", true}, {"1 20us", false}, {"1Gbit 10ms", false}, {"1Mbit 2Gbit", true}} {
+		doc := &Document{}
+		for _, v := range strings.Fields(c.values) {
+			doc.Runs = append(doc.Runs, &Run{Axes: map[string]string{"threshold": v}})
+		}
+		got := slices.ContainsFunc(doc.runColumns(), func(col runColumn) bool { return col.name == "threshold_number" })
+		if got != c.want {
+			t.Errorf("%s: a column of numbers is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
 func readRows[T any](t *testing.T, write func(io.Writer) error) []T {
 	t.Helper()
 	var b bytes.Buffer

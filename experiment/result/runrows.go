@@ -46,7 +46,7 @@ type runColumn struct {
 }
 
 // WriteRuns writes runs.parquet, a row for each run. It has a column NAME for every axis, a column NAME_number if
-// all its values are numbers (AxisNumber), and a column for each of MainMetrics, named as in a claim without its
+// all its values are numbers of one unit (AxisNumber), and a column for each of MainMetrics, named as in a claim without its
 // scheme: mice.fct_ms.p99. An axis with the name of another column is called axis_NAME. A null is a value that
 // does not apply or is not known.
 func (d *Document) WriteRuns(w io.Writer) error {
@@ -66,7 +66,7 @@ func (d *Document) WriteRuns(w io.Writer) error {
 	out := parquet.NewGenericWriter[any](w, parquet.SchemaOf(reflect.Zero(row).Interface()), parquet.Compression(&parquet.Snappy),
 		parquet.KeyValueMetadata("experiment", d.Experiment),
 		parquet.KeyValueMetadata("units", "_ms: ms of the experiment's own time; _mbps: Mbit/s; _bytes: bytes; "+
-			"NAME"+numberSuffix+": an axis's value, durations in ms, rates in Mbit/s, sizes in bytes"))
+			"NAME"+numberSuffix+": an axis's value, durations in ms, rates in Mbit/s, sizes in bytes, limits in packets"))
 	for i, r := range d.Runs {
 		filled := reflect.New(row).Elem()
 		head, err := d.runRow(i)
@@ -183,13 +183,23 @@ func (d *Document) isGuestCC(axis string) bool {
 	})
 }
 
-// isNumeric reports whether every value on the axis is a number.
+// isNumeric reports whether every value on the axis is a number, and all of them have one unit. 0 fits every unit.
 func (d *Document) isNumeric(axis string) bool {
-	return !slices.ContainsFunc(d.Runs, func(r *Run) bool {
-		v, has := r.Axes[axis]
-		_, ok := AxisNumber(v)
-		return has && !ok
-	})
+	units := map[string]bool{}
+	for _, r := range d.Runs {
+		text, has := r.Axes[axis]
+		if !has {
+			continue
+		}
+		v, unit, ok := axisNumber(text)
+		if !ok {
+			return false
+		}
+		if unit != "" || v != 0 {
+			units[unit] = true
+		}
+	}
+	return len(units) <= 1
 }
 
 func texts(list []Unmet) []string {
