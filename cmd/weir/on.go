@@ -40,8 +40,8 @@ func (o *onFlags) check(f *runFlags) error {
 	switch {
 	case len(o.urls) == 0:
 		return nil
-	case f.pcap != "" || f.trace || f.withoutMeasuring:
-		return errors.New("--on excludes --pcap, --trace and --without-measuring, whose files or effects stay on the worker: run it without --on")
+	case f.pcap != "" || f.trace || f.record || f.withoutMeasuring:
+		return errors.New("--on excludes --pcap, --trace, --record and --without-measuring, whose files or effects stay on the worker: run it without --on")
 	case len(f.options.Worlds) > 1:
 		return errOneWorld
 	}
