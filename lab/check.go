@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath/attach"
 	"weir/experiment"
 )
 
@@ -18,8 +19,8 @@ import (
 // reason in one line, before anything with a name is created. Reasons are: no root, a missing kernel feature, a topology that
 // is too large or not in this build.
 func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil, errors.New("the lab needs root to make network namespaces: run it with sudo")
+	if err := checkRoot(); err != nil {
+		return nil, nil, err
 	}
 	p, err := newPlan(cfg)
 	if err != nil {
@@ -33,6 +34,24 @@ func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
 		return nil, nil, err
 	}
 	return p, f, checkKernel()
+}
+
+// CheckHost returns the reason, in one line, why this machine can run no lab: no root, or a missing kernel feature.
+func CheckHost() error {
+	if err := checkRoot(); err != nil {
+		return err
+	}
+	if err := checkKernel(); err != nil {
+		return err
+	}
+	return attach.CheckMeasure()
+}
+
+func checkRoot() error {
+	if os.Geteuid() != 0 {
+		return errors.New("the lab needs root to make network namespaces: run it with sudo")
+	}
+	return nil
 }
 
 // checkKernel creates every kind of device that labs need, in a namespace without a name that ends with its

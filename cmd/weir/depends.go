@@ -15,6 +15,7 @@ import (
 	"weir/controller"
 	"weir/datapath"
 	"weir/datapath/core"
+	"weir/datapath/native"
 	"weir/deadline"
 	"weir/experiment"
 	"weir/lab"
@@ -47,8 +48,14 @@ var dependsOn = map[string][]sources{
 var labModules = []string{"gvisor.dev/gvisor"}
 
 // codeOf returns a digest of the sources of a world. It is equal for two builds whose runs can be compared.
-func codeOf(world string) (string, error) {
+func codeOf(world string) (string, error) { return codeOfBuild(world, native.Built) }
+
+// codeOfBuild is codeOf for a build with cgo or without. Without it the simulator lacks laws, from the same sources.
+func codeOfBuild(world string, cgo bool) (string, error) {
 	var more []string
+	if !cgo && world == experiment.WorldSim {
+		more = append(more, "without cgo")
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && world == experiment.WorldLab {
 		for _, m := range info.Deps {
 			for _, name := range labModules {

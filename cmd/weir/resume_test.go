@@ -89,6 +89,20 @@ func TestDigestOf(t *testing.T) {
 	}
 }
 
+// Builds of one source with and without cgo have other laws in the simulator. The lab has the same.
+func TestCodeOf_Cgo(t *testing.T) {
+	for world, same := range map[string]bool{experiment.WorldSim: false, experiment.WorldLab: true} {
+		with, err := codeOfBuild(world, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		without, err := codeOfBuild(world, false)
+		if err != nil || (with == without) != same {
+			t.Errorf("%s: %s with cgo, %s without (%v)", world, with, without, err)
+		}
+	}
+}
+
 // A world's digest covers every source of each package of Weir that the world imports. Left out are packages that only
 // read files or sum up results, and in the lab the encoding of OpenFlow, the pages and metrics for people,
 // policies, recordings, and sFlow, which no lab has.

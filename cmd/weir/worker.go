@@ -61,6 +61,11 @@ With --lab it also carries out runs in the lab, as root, one at a time and alone
 }
 
 func (f *workerFlags) work(cmd *cobra.Command) error {
+	if f.lab {
+		if err := lab.CheckHost(); err != nil {
+			return fmt.Errorf("--lab: %w", err)
+		}
+	}
 	log := newLog(cmd.ErrOrStderr(), f.asJSON)
 	client, err := clientOf(f.urls, f.keys, log)
 	if err != nil {
@@ -82,6 +87,9 @@ func (f *workerFlags) work(cmd *cobra.Command) error {
 		Do: func(ctx context.Context, r *experiment.Run, p experiment.Progress) (*store.Entry, error) {
 			w := worlds[r.World]
 			if err := w.Check(r); err != nil {
+				if r.World == experiment.WorldLab { // another machine may have what this one lacks
+					err = fmt.Errorf("%w: %w", remote.ErrUnfit, err)
+				}
 				return nil, err
 			}
 			return carryOutRun(ctx, w, codes[r.World], r, p)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -158,9 +159,15 @@ func (w *worker) run(ctx context.Context, msg jetstream.Msg, a *attempt, run *ex
 		log.Info("a run is stopped: another worker gets it")
 		_ = msg.Nak()
 		return
+	case errors.Is(err, ErrUnfit):
+		log.Warn("a run is given back", "error", plain(err.Error()))
+		w.fit(run.World, err)
+		w.put(ctx, msg, a, nil, map[string]string{metaError: plain(err.Error()), metaKind: kindUnfit})
+		return
 	case err == nil && (e == nil || e.Raw == nil || e.Raw.Partial):
 		err = errors.New("it ended before its measurements were complete")
 	}
+	w.fit(run.World, nil)
 	var b bytes.Buffer
 	if err == nil {
 		err = store.Encode(&b, e)
@@ -173,7 +180,7 @@ func (w *worker) run(ctx context.Context, msg jetstream.Msg, a *attempt, run *ex
 		w.fail(ctx, msg, a, err)
 		return
 	}
-	if w.put(ctx, msg, a, b.Bytes(), "") {
+	if w.put(ctx, msg, a, b.Bytes(), nil) {
 		log.Info("a run is finished", "took", time.Since(began).Round(time.Millisecond), "bytes", b.Len())
 	}
 }
@@ -191,23 +198,26 @@ func (w *worker) do(ctx context.Context, run *experiment.Run, a *attempt) (e *st
 
 // fail reports the error of a run instead of its result.
 func (w *worker) fail(ctx context.Context, msg jetstream.Msg, a *attempt, err error) {
-	w.put(ctx, msg, a, nil, plain(err.Error()))
+	w.put(ctx, msg, a, nil, map[string]string{metaError: plain(err.Error())})
 }
 
 // Keys of a result's metadata.
 const (
 	metaCode  = "code"
-	metaError = "error"
+	metaError = "error" // of the run; there is no result
+	metaKind  = "kind"  // of the error, if it does not end the run
 )
 
-// put stores a result and removes the task. It repeats this until it succeeds, since the work of minutes would be lost.
-func (w *worker) put(ctx context.Context, msg jetstream.Msg, a *attempt, b []byte, failure string) bool {
+// kindUnfit: this worker cannot carry out the run.
+const kindUnfit = "unfit"
+
+// put stores a result, or what meta reports instead, and removes the task. It repeats this until it succeeds, since the work of minutes would
+// be lost.
+func (w *worker) put(ctx context.Context, msg jetstream.Msg, a *attempt, b []byte, meta map[string]string) bool {
 	a.Phase("storing the result")
 	name := resultName{a.task.Job, a.task.Key, w.conn.Identity().Name, a.try}
 	object := jetstream.ObjectMeta{Name: name.String(), Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}, Metadata: map[string]string{metaCode: a.task.Code}}
-	if failure != "" {
-		object.Metadata[metaError] = failure
-	}
+	maps.Copy(object.Metadata, meta)
 	for {
 		err := w.putOnce(ctx, object, b)
 		if err == nil {

@@ -88,7 +88,8 @@ type waiting struct {
 	run     *experiment.Run
 	code    string
 	task    []byte
-	refused int // results
+	refused int             // results
+	unfit   map[string]bool // workers that cannot carry it out
 	worker  string
 	seen    time.Time // when it was sent, or a worker reported it
 	watcher Watcher

@@ -107,6 +107,8 @@ type State struct {
 	Slots    int               `json:"slots"` // how many runs at a time
 	Running  []Running         `json:"running"`
 	Refused  map[string]uint64 `json:"refused"` // tasks, by reason
+	// Unfit has worlds whose runs the worker could not carry out, each with the reason. It tries again now and then.
+	Unfit map[string]string `json:"unfit,omitempty"`
 }
 
 // Running is a run in progress at a worker.
@@ -128,8 +130,13 @@ func decodeState(b []byte) (*State, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
-	if !isHex(s.Instance, 16) || s.Slots < 1 || s.Slots > maxSlots || len(s.Running) > maxRunning || len(s.Codes) > 8 || !plainText(s.Weir) {
+	if !isHex(s.Instance, 16) || s.Slots < 1 || s.Slots > maxSlots || len(s.Running) > maxRunning || len(s.Codes) > 8 || len(s.Unfit) > 8 || !plainText(s.Weir) {
 		return nil, fmt.Errorf("%w: state", errMalformed)
+	}
+	for _, reason := range s.Unfit {
+		if !plainText(reason) {
+			return nil, fmt.Errorf("%w: unfit", errMalformed)
+		}
 	}
 	for i := range s.Running {
 		r := &s.Running[i]

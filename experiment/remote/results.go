@@ -76,14 +76,28 @@ func (c *Client) take(ctx context.Context, o *jetstream.ObjectInfo) {
 		delete(c.taking, o.Name)
 		c.mu.Unlock()
 	}()
-	if w == nil || c.use(ctx, o, name, w) { // without w it is a second result
+	if w == nil { // a second result
 		c.drop(ctx, o.Name)
+		return
+	}
+	read, again := c.use(ctx, o, name, w)
+	if read {
+		c.drop(ctx, o.Name) // before the run is sent again: its next result may have the same name
+	}
+	if again {
+		if err := c.send(ctx, w); err != nil {
+			w.answer(answer{err: err})
+		}
 	}
 }
 
-// use reads a result and passes it on. It returns false if the result could not be read: that does not make it a wrong one.
-func (c *Client) use(ctx context.Context, o *jetstream.ObjectInfo, name resultName, w *waiting) bool {
-	entry, failure, err := c.read(ctx, o, w)
+// use reads a result and passes it on. read is false if the result could not be read: that does not make it a wrong one. again asks for
+// another worker.
+func (c *Client) use(ctx context.Context, o *jetstream.ObjectInfo, name resultName, w *waiting) (read, again bool) {
+	if text := o.Metadata[metaError]; text != "" {
+		return true, c.failed(o.Metadata[metaKind], name, w, plain(text))
+	}
+	entry, err := c.read(ctx, o, w)
 	if errors.Is(err, errUnread) {
 		c.mu.Lock()
 		c.unread = time.Now()
@@ -91,33 +105,45 @@ func (c *Client) use(ctx context.Context, o *jetstream.ObjectInfo, name resultNa
 		if ctx.Err() == nil {
 			c.cfg.Say(fmt.Sprintf("cannot read a result of worker %s; this is tried again: %v", name.worker, err))
 		}
-		return false
+		return false, false
 	}
-	c.mu.Lock()
-	if err == nil && failure == nil {
+	if err == nil {
+		c.mu.Lock()
 		c.did[name.worker]++
+		c.mu.Unlock()
+		w.answer(answer{entry: entry})
+		return true, false
 	}
-	if err != nil {
-		w.refused++
-	}
+	c.refused.Add("result")
+	c.mu.Lock()
+	w.refused++
 	tries := w.refused
 	c.mu.Unlock()
-	switch {
-	case failure != nil:
-		w.answer(answer{err: fmt.Errorf("worker %s: %w", name.worker, failure)})
-	case err == nil:
-		w.answer(answer{entry: entry})
-	case tries >= maxTries:
-		c.refused.Add("result")
+	if tries >= maxTries {
 		w.answer(answer{err: fmt.Errorf("%d results of workers are refused, the last one of %s: %w", tries, name.worker, err)})
-	default:
-		c.refused.Add("result")
-		c.cfg.Say(fmt.Sprintf("a result of worker %s is refused, and the run is sent again: %v", name.worker, err))
-		if err := c.send(ctx, w); err != nil {
-			w.answer(answer{err: err})
+		return true, false
+	}
+	c.cfg.Say(fmt.Sprintf("a result of worker %s is refused, and the run is sent again: %v", name.worker, err))
+	return true, true
+}
+
+// failed handles what a worker reports instead of a result. It returns true if another worker is to carry out the run.
+func (c *Client) failed(kind string, name resultName, w *waiting, text string) (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kind == kindUnfit {
+		if w.unfit == nil {
+			w.unfit = map[string]bool{}
+		}
+		w.unfit[name.worker] = true
+		for _, k := range c.workers {
+			if time.Since(k.seen) < silentAfter && k.state.Codes[w.run.World] == w.code && !w.unfit[k.name] {
+				return true
+			}
 		}
 	}
-	return true
+	w.answer(answer{err: fmt.Errorf("worker %s: %s", name.worker, text)})
+	return false
 }
 
 // answer passes the first answer on.
@@ -135,22 +161,18 @@ func (c *Client) drop(ctx context.Context, name string) {
 	_ = c.objects.Delete(ctx, name) // it expires
 }
 
-// read reads a result, and checks that it belongs to the run. failure is what its worker reports instead of a result.
-func (c *Client) read(ctx context.Context, o *jetstream.ObjectInfo, w *waiting) (entry *store.Entry, failure, err error) {
-	if text := o.Metadata[metaError]; text != "" {
-		return nil, errors.New(plain(text)), nil
-	}
+// read reads a result, and checks that it belongs to the run.
+func (c *Client) read(ctx context.Context, o *jetstream.ObjectInfo, w *waiting) (*store.Entry, error) {
 	if o.Size > MaxResult {
-		return nil, nil, fmt.Errorf("it has %d bytes, at most %d", o.Size, MaxResult)
+		return nil, fmt.Errorf("it has %d bytes, at most %d", o.Size, MaxResult)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Minute)
 	defer cancel()
 	b, err := c.get(ctx, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	entry, err = decodeResult(b, w.run, w.code)
-	return entry, nil, err
+	return decodeResult(b, w.run, w.code)
 }
 
 // errUnread reports that the bus did not give a result, whatever its content.

@@ -31,14 +31,19 @@ func (c *Client) slots() int {
 	return n
 }
 
-// useful reports whether a worker answers and is of the build of some world of the job.
+// useful reports whether a worker answers and carries out runs of some world of the job.
 func (c *Client) useful(k *known) bool {
-	for world, code := range c.codes {
-		if k.state.Codes[world] == code {
+	for world := range c.codes {
+		if c.fits(k, world) {
 			return time.Since(k.seen) < silentAfter
 		}
 	}
 	return false
+}
+
+// fits reports whether a worker is of the build of a world, and could carry out its latest run of it.
+func (c *Client) fits(k *known, world string) bool {
+	return k.state.Codes[world] == c.codes[world] && k.state.Unfit[world] == ""
 }
 
 // heard takes the state of a worker.
@@ -144,6 +149,9 @@ func (c *Client) unfit(k *known) string {
 		if k.state.Codes[world] == "" {
 			return fmt.Sprintf("worker %s does not run the %s: start it with --lab", k.name, world)
 		}
+		if reason := k.state.Unfit[world]; reason != "" && k.state.Codes[world] == c.codes[world] {
+			return fmt.Sprintf("worker %s: %s", k.name, reason)
+		}
 	}
 	return fmt.Sprintf("worker %s is of another build (weir %s), so it gets no runs of this one (weir %s): install the same build on both", k.name, k.state.Weir, c.cfg.Weir)
 }
@@ -201,7 +209,7 @@ func (c *Client) hasRoom(world string) bool {
 		if world == experiment.WorldLab {
 			most = 1
 		}
-		if time.Since(k.seen) < silentAfter && k.state.Codes[world] == c.codes[world] && len(k.state.Running) < most {
+		if time.Since(k.seen) < silentAfter && c.fits(k, world) && len(k.state.Running) < most {
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ type WorkerConfig struct {
 	Codes  map[string]string
 	Slots  int // how many runs at a time; a run in the lab is alone
 	Laws   *experiment.Laws
-	// Do carries out a run. When the context ends, its result is not used.
+	// Do carries out a run. When the context ends, its result is not used. With an error that is [ErrUnfit] another worker gets the run.
 	Do  func(context.Context, *experiment.Run, experiment.Progress) (*store.Entry, error)
 	Log *slog.Logger
 }
@@ -53,6 +53,19 @@ type worker struct {
 	running map[*attempt]struct{}
 	ended   map[string]time.Time // jobs, and when that was learned
 	foreign map[string]bool      // jobs of another build that were logged
+	unfit   map[string]unfit     // by world
+}
+
+// ErrUnfit reports that this machine cannot carry out a run, and another one may.
+var ErrUnfit = errors.New("this machine cannot carry it out")
+
+// unfitFor is how long a worker takes no run of a world after one that it could not carry out, so that other workers get it.
+const unfitFor = 10 * time.Second
+
+// unfit is why a worker could not carry out a run.
+type unfit struct {
+	reason string
+	since  time.Time
 }
 
 // Work takes tasks and carries them out until the context ends.
@@ -72,7 +85,7 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	w := &worker{
 		WorkerConfig: cfg, conn: conn, js: js, plans: plans{laws: cfg.Laws}, instance: newID(), changed: make(chan struct{}, 1),
 		upload: make(chan struct{}, 1), pace: rate.NewLimiter(uploadRate, chunk),
-		running: map[*attempt]struct{}{}, ended: map[string]time.Time{}, foreign: map[string]bool{},
+		running: map[*attempt]struct{}{}, ended: map[string]time.Time{}, foreign: map[string]bool{}, unfit: map[string]unfit{},
 	}
 	if _, err := conn.Client().Subscribe(bus.JobSubject("*"), w.notice); err != nil {
 		return fmt.Errorf("listen for jobs: %w", err)
@@ -111,6 +124,10 @@ func (w *worker) take(ctx context.Context, world, code string, slots int) {
 				continue
 			}
 			queue = found
+		}
+		if w.rests(world) {
+			pause(ctx, time.Second)
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -179,6 +196,25 @@ func (w *worker) notice(m *nats.Msg) {
 	}
 }
 
+// fit notes whether the worker could carry out a run of a world.
+func (w *worker) fit(world string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errors.Is(err, ErrUnfit) {
+		w.unfit[world] = unfit{plain(err.Error()), time.Now()}
+	} else {
+		delete(w.unfit, world)
+	}
+}
+
+// rests reports whether the worker leaves the runs of a world to others for the moment.
+func (w *worker) rests(world string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u, is := w.unfit[world]
+	return is && time.Since(u.since) < unfitFor
+}
+
 func (w *worker) jobEnded(job string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,13 +261,16 @@ func (w *worker) report(ctx context.Context) {
 }
 
 func (w *worker) state() *State {
-	s := &State{Version: version, Instance: w.instance, Weir: w.Weir, Codes: w.Codes, Slots: w.Slots, Running: []Running{}, Refused: w.refused.All()}
+	s := &State{Version: version, Instance: w.instance, Weir: w.Weir, Codes: w.Codes, Slots: w.Slots, Running: []Running{}, Refused: w.refused.All(), Unfit: map[string]string{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for a := range w.running {
 		if len(s.Running) < maxRunning {
 			s.Running = append(s.Running, a.now())
 		}
+	}
+	for world, u := range w.unfit {
+		s.Unfit[world] = u.reason
 	}
 	return s
 }
