@@ -103,7 +103,8 @@ func (w *worker) handle(ctx context.Context, world, code string, msg jetstream.M
 		return
 	}
 	if a.try > maxTries {
-		w.fail(runCtx, msg, a, fmt.Errorf("%d workers began it, and none finished it: perhaps it needs more memory than they have", maxTries))
+		text := fmt.Sprintf("%d workers began it, and none finished it: perhaps it needs more memory than they have", maxTries)
+		w.instead(runCtx, msg, a, map[string]string{metaError: text, metaKind: kindTries})
 		return
 	}
 	w.run(runCtx, msg, a, run)
@@ -151,18 +152,13 @@ func (w *worker) run(ctx context.Context, msg jetstream.Msg, a *attempt, run *ex
 	began := time.Now()
 	e, err := w.do(ctx, run, a)
 	switch {
-	case errors.Is(context.Cause(ctx), errJobEnded):
-		log.Info("a run is stopped: its job ended")
-		_ = msg.TermWithReason("the job ended")
-		return
 	case ctx.Err() != nil:
-		log.Info("a run is stopped: another worker gets it")
-		_ = msg.Nak()
+		w.giveBack(ctx, msg, a)
 		return
 	case errors.Is(err, ErrUnfit):
 		log.Warn("a run is given back", "error", plain(err.Error()))
 		w.fit(run.World, err)
-		w.put(ctx, msg, a, nil, map[string]string{metaError: plain(err.Error()), metaKind: kindUnfit})
+		w.instead(ctx, msg, a, map[string]string{metaError: plain(err.Error()), metaKind: kindUnfit})
 		return
 	case err == nil && (e == nil || e.Raw == nil || e.Raw.Partial):
 		err = errors.New("it ended before its measurements were complete")
@@ -180,8 +176,27 @@ func (w *worker) run(ctx context.Context, msg jetstream.Msg, a *attempt, run *ex
 		w.fail(ctx, msg, a, err)
 		return
 	}
-	if w.put(ctx, msg, a, b.Bytes(), nil) {
-		log.Info("a run is finished", "took", time.Since(began).Round(time.Millisecond), "bytes", b.Len())
+	if !w.put(ctx, msg, a, b.Bytes(), nil) {
+		w.giveBack(ctx, msg, a)
+		return
+	}
+	log.Info("a run is finished", "took", time.Since(began).Round(time.Millisecond), "bytes", b.Len())
+}
+
+// giveBack ends an attempt that was stopped. A stop must not count as one of maxTries, so the submitter is asked to send the task anew. If
+// the bus does not take that, the task itself goes back.
+func (w *worker) giveBack(ctx context.Context, msg jetstream.Msg, a *attempt) {
+	log := w.Log.With("job", a.task.Job, "run", a.task.Key)
+	if cause := context.Cause(ctx); errors.Is(cause, errJobEnded) {
+		log.Info("a run is stopped: its job ended")
+		_ = msg.TermWithReason("the job ended")
+		return
+	}
+	log.Info("a run is stopped: another worker gets it")
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if !w.put(last, msg, a, nil, map[string]string{metaError: "it was stopped", metaKind: kindStopped}) {
+		_ = msg.Nak()
 	}
 }
 
@@ -198,7 +213,14 @@ func (w *worker) do(ctx context.Context, run *experiment.Run, a *attempt) (e *st
 
 // fail reports the error of a run instead of its result.
 func (w *worker) fail(ctx context.Context, msg jetstream.Msg, a *attempt, err error) {
-	w.put(ctx, msg, a, nil, map[string]string{metaError: plain(err.Error())})
+	w.instead(ctx, msg, a, map[string]string{metaError: plain(err.Error())})
+}
+
+// instead reports something instead of a result.
+func (w *worker) instead(ctx context.Context, msg jetstream.Msg, a *attempt, meta map[string]string) {
+	if !w.put(ctx, msg, a, nil, meta) {
+		w.giveBack(ctx, msg, a)
+	}
 }
 
 // Keys of a result's metadata.
@@ -208,11 +230,15 @@ const (
 	metaKind  = "kind"  // of the error, if it does not end the run
 )
 
-// kindUnfit: this worker cannot carry out the run.
-const kindUnfit = "unfit"
+// Kinds of errors.
+const (
+	kindUnfit   = "unfit"   // this worker cannot carry out the run
+	kindStopped = "stopped" // the worker was stopped
+	kindTries   = "tries"   // too many workers began the run
+)
 
 // put stores a result, or what meta reports instead, and removes the task. It repeats this until it succeeds, since the work of minutes would
-// be lost.
+// be lost, or until the context ends: then it returns false.
 func (w *worker) put(ctx context.Context, msg jetstream.Msg, a *attempt, b []byte, meta map[string]string) bool {
 	a.Phase("storing the result")
 	name := resultName{a.task.Job, a.task.Key, w.conn.Identity().Name, a.try}
@@ -224,7 +250,6 @@ func (w *worker) put(ctx context.Context, msg jetstream.Msg, a *attempt, b []byt
 			break
 		}
 		if ctx.Err() != nil {
-			_ = msg.Nak() // another worker repeats the run
 			return false
 		}
 		w.Log.Warn("cannot store a result; this is tried again", "run", a.task.Key, "error", err)

@@ -131,7 +131,14 @@ func (c *Client) use(ctx context.Context, o *jetstream.ObjectInfo, name resultNa
 func (c *Client) failed(kind string, name resultName, w *waiting, text string) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kind == kindUnfit {
+	switch kind {
+	case kindStopped:
+		return true
+	case kindTries:
+		if c.inHand(name) {
+			return false
+		}
+	case kindUnfit:
 		if w.unfit == nil {
 			w.unfit = map[string]bool{}
 		}
@@ -143,6 +150,28 @@ func (c *Client) failed(kind string, name resultName, w *waiting, text string) (
 		}
 	}
 	w.answer(answer{err: fmt.Errorf("worker %s: %s", name.worker, text)})
+	return false
+}
+
+// inHand reports whether the run has a result that is being read, or another attempt that goes on: outages of the bus count as tries, too.
+// A worker that was killed is silent for longer before its task goes to another one. The caller holds mu.
+func (c *Client) inHand(name resultName) bool {
+	for text := range c.taking {
+		if n, _ := parseResultName(text); n.key == name.key && n != name {
+			return true
+		}
+	}
+	for _, k := range c.workers {
+		if time.Since(k.seen) > 3*stateEvery {
+			continue
+		}
+		for i := range k.state.Running {
+			r := &k.state.Running[i]
+			if r.Job == c.job && r.Key == name.key && (k.name != name.worker || r.Try != name.try) {
+				return true
+			}
+		}
+	}
 	return false
 }
 
