@@ -220,7 +220,7 @@ func (l *Law) owns(h *host, a fabric.IPv4, arp bool) {
 		return
 	}
 	if old.mac != h.mac {
-		if len(h.addresses) >= l.cfg.AddressesPerHost && !(arp && l.dropSource(h)) {
+		if len(h.addresses) >= l.cfg.AddressesPerHost && (!arp || !l.dropSource(h)) {
 			l.counts.HostsRefused++
 			return
 		}
