@@ -289,6 +289,7 @@ var permissionRows = []struct {
 	{"operator/ann", true, "weir.v1.job.ann", true},
 	{"operator/ann", true, "$JS.API.STREAM.CREATE.OBJ_weir-work", true},
 	{"operator/ann", false, "weir.v1.wrk.*", true},
+	{"operator/ann", false, "weir.v1.job.*", true},
 	{"operator/ann", true, "weir.v1.job.ben", false},
 	{"operator/ann", true, "weir.v1.wrk.w1", false},
 	{"operator/ann", true, "weir.v1.cmd.sw1", false},

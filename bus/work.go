@@ -52,7 +52,7 @@ func workerSubjects(name string) Subjects {
 func operatorSubjects(name string) Subjects {
 	s := Subjects{
 		Publish:   []string{JobSubject(name), WorkSubjects, "$O." + WorkStore + ".M.*", "$JS.FC." + workObjects + ".>"},
-		Subscribe: []string{WorkerSubject("*")},
+		Subscribe: []string{WorkerSubject("*"), JobSubject("*")},
 	}
 	for _, stream := range []string{WorkStream, workObjects} {
 		for _, call := range []string{"STREAM.INFO.", "STREAM.CREATE.", "STREAM.UPDATE.", "STREAM.PURGE."} {

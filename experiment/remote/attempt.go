@@ -29,12 +29,16 @@ const (
 	MaxResult = 64 << 20
 )
 
-var errJobEnded = errors.New("the job ended")
+var (
+	errJobEnded  = errors.New("the job ended")
+	errJobSilent = errors.New("the submitter has been silent for a minute")
+)
 
 // attempt is a task at this worker. It is the run's Progress.
 type attempt struct {
 	task   *Task
 	try    uint64
+	began  time.Time
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
@@ -80,7 +84,7 @@ func (w *worker) handle(ctx context.Context, world, code string, msg jetstream.M
 		return
 	}
 	runCtx, cancel := context.WithCancelCause(ctx)
-	a := &attempt{task: task, try: meta.NumDelivered, cancel: cancel}
+	a := &attempt{task: task, try: meta.NumDelivered, began: time.Now(), cancel: cancel}
 	var kept sync.WaitGroup
 	defer kept.Wait()
 	defer cancel(nil)
@@ -187,9 +191,9 @@ func (w *worker) run(ctx context.Context, msg jetstream.Msg, a *attempt, run *ex
 // the bus does not take that, the task itself goes back.
 func (w *worker) giveBack(ctx context.Context, msg jetstream.Msg, a *attempt) {
 	log := w.Log.With("job", a.task.Job, "run", a.task.Key)
-	if cause := context.Cause(ctx); errors.Is(cause, errJobEnded) {
-		log.Info("a run is stopped: its job ended")
-		_ = msg.TermWithReason("the job ended")
+	if cause := context.Cause(ctx); errors.Is(cause, errJobEnded) || errors.Is(cause, errJobSilent) {
+		log.Info("a run is stopped: " + cause.Error())
+		_ = msg.TermWithReason(cause.Error()) // a submitter that is there after all sends it again
 		return
 	}
 	log.Info("a run is stopped: another worker gets it")

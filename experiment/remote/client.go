@@ -29,6 +29,8 @@ const (
 	lostAfter = time.Minute
 	// readAgainAfter is how long a submitter waits before it reads a result again that it could not read.
 	readAgainAfter = 2 * time.Second
+	// maxJobs limits the jobs that a submitter knows. With more it removes no results of others.
+	maxJobs = 4096
 	// maxWorkers limits the workers that a submitter knows.
 	maxWorkers = 1024
 )
@@ -65,6 +67,8 @@ type Client struct {
 	taking  map[string]bool      // results that are being read, by name
 	unread  time.Time            // when a result could last not be read; zero: none waits
 	alone   time.Time            // since when no worker of the build answers; zero: one does
+	jobs    map[string]time.Time // jobs that go on, and when that was last heard
+	hears   time.Time            // since when this one hears itself
 	idle    map[string]time.Time // since when workers have room for runs of a world
 	said    string               // what was said about workers
 }
@@ -109,7 +113,7 @@ func Dial(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, conn: conn, job: newID(), codes: map[string]string{}, pending: map[string]*waiting{}, workers: map[string]*known{},
-		room: make(chan struct{}), did: map[string]int{}, taking: map[string]bool{}, alone: time.Now(), idle: map[string]time.Time{},
+		room: make(chan struct{}), did: map[string]int{}, taking: map[string]bool{}, alone: time.Now(), idle: map[string]time.Time{}, jobs: map[string]time.Time{},
 	}
 	c.get = c.fetch
 	if err := c.open(ctx); err != nil {
@@ -142,12 +146,16 @@ func (c *Client) open(ctx context.Context) error {
 	if _, err := c.conn.Client().Subscribe(bus.WorkerSubject("*"), c.heard); err != nil {
 		return fmt.Errorf("listen for workers: %w", err)
 	}
+	if _, err := c.conn.Client().Subscribe(bus.JobSubject("*"), c.announced); err != nil {
+		return fmt.Errorf("listen for jobs: %w", err)
+	}
 	results, err := c.objects.Watch(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
 		return fmt.Errorf("listen for results: %w", err)
 	}
 	c.done.Go(func() { c.collect(ctx, results) })
 	c.done.Go(func() { c.tick(ctx) })
+	c.done.Go(func() { c.announcements(ctx) })
 	return nil
 }
 

@@ -25,6 +25,8 @@ import (
 const (
 	// keepFor limits how long tasks and results of a dead submitter stay on the bus.
 	keepFor = 24 * time.Hour
+	// silentJob is how long a job can be silent before workers end its runs. A job announces itself each second.
+	silentJob = time.Minute
 	// ackWait is how long a worker can be silent before another one gets its task.
 	ackWait = 6 * time.Second
 	// ackEvery is how often a worker reports that it has the task.

@@ -143,7 +143,7 @@ func TestClose_StopsRuns(t *testing.T) {
 	k.until("stop of the run", func() bool { return len(stopped) == 1 })
 	_, js := k.raw(pki.Operator, "ann")
 	k.empty(js)
-	if !k.log.Has("a run is stopped: its job ended") || len(begun) > 0 {
+	if !k.log.Has("a run is stopped: the job ended") || len(begun) > 0 {
 		t.Error("the worker began another run of the job, or does not say that it stopped")
 	}
 }

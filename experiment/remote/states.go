@@ -88,7 +88,42 @@ func (c *Client) heard(m *nats.Msg) {
 	c.moreRoom()
 }
 
-// tick announces the job, reports missing workers, and sends tasks again that are lost.
+// announcements announces the job each second, whatever else takes time: a silent job counts as dead.
+func (c *Client) announcements(ctx context.Context) {
+	for pause(ctx, stateEvery) {
+		c.announce(false)
+	}
+}
+
+// announced notes that a job goes on, this one or another.
+func (c *Client) announced(m *nats.Msg) {
+	n, err := decodeNotice(m.Data)
+	if err != nil {
+		c.refused.Add("notice")
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if n.Job == c.job && now.Sub(c.jobs[c.job]) > 5*stateEvery {
+		c.hears = now
+	}
+	maps.DeleteFunc(c.jobs, func(_ string, at time.Time) bool { return now.Sub(at) > silentJob })
+	if _, known := c.jobs[n.Job]; known || len(c.jobs) < maxJobs {
+		c.jobs[n.Job] = now
+	}
+}
+
+// silent reports whether a job has been silent for half of silentJob while this one heard itself, so that others would have been heard.
+func (c *Client) silent(job string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const long = silentJob / 2
+	hears := now.Sub(c.jobs[c.job]) < 5*stateEvery && now.Sub(c.hears) > long
+	return hears && len(c.jobs) < maxJobs && now.Sub(c.jobs[job]) > long
+}
+
+// tick reports missing workers, removes what nobody will read, and sends tasks again that are lost.
 func (c *Client) tick(ctx context.Context) {
 	every := time.NewTicker(stateEvery / 2)
 	defer every.Stop()
@@ -99,11 +134,8 @@ func (c *Client) tick(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		if n%2 == 0 {
-			c.announce(false)
-		}
 		if n%int(straysEvery/(stateEvery/2)) == 0 {
-			_ = left.sweep(ctx, c.js, c.objects) // the next look tries again
+			_ = left.sweep(ctx, c.js, c.objects, func(job string) bool { return c.silent(job, time.Now()) }) // the next look tries again
 		}
 		for _, text := range c.missing() {
 			c.cfg.Say(text)

@@ -54,6 +54,8 @@ type worker struct {
 	ended   map[string]time.Time // jobs, and when that was learned
 	foreign map[string]bool      // jobs of another build that were logged
 	unfit   map[string]unfit     // by world
+	heard   map[string]time.Time // jobs that go on, and when that was last heard
+	up      time.Time            // since when the bus is there; zero: it is not
 }
 
 // ErrUnfit reports that this machine cannot carry out a run, and another one may.
@@ -85,7 +87,7 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	w := &worker{
 		WorkerConfig: cfg, conn: conn, js: js, plans: plans{laws: cfg.Laws}, instance: newID(), changed: make(chan struct{}, 1),
 		upload: make(chan struct{}, 1), pace: rate.NewLimiter(uploadRate, chunk),
-		running: map[*attempt]struct{}{}, ended: map[string]time.Time{}, foreign: map[string]bool{}, unfit: map[string]unfit{},
+		running: map[*attempt]struct{}{}, ended: map[string]time.Time{}, foreign: map[string]bool{}, unfit: map[string]unfit{}, heard: map[string]time.Time{},
 	}
 	if _, err := conn.Client().Subscribe(bus.JobSubject("*"), w.notice); err != nil {
 		return fmt.Errorf("listen for jobs: %w", err)
@@ -174,6 +176,7 @@ func (w *worker) notice(m *nats.Msg) {
 	if n.Ended {
 		w.ended[n.Job] = time.Now()
 		delete(w.foreign, n.Job)
+		delete(w.heard, n.Job)
 		for a := range w.running {
 			if a.task.Job == n.Job {
 				a.cancel(errJobEnded)
@@ -182,6 +185,8 @@ func (w *worker) notice(m *nats.Msg) {
 		maps.DeleteFunc(w.ended, func(_ string, at time.Time) bool { return time.Since(at) > keepFor })
 		return
 	}
+	maps.DeleteFunc(w.heard, func(_ string, at time.Time) bool { return time.Since(at) > 2*silentJob })
+	w.heard[n.Job] = time.Now()
 	for world, code := range n.Codes {
 		if w.Codes[world] == code || w.foreign[n.Job] || len(w.foreign) > 1000 {
 			continue
@@ -192,6 +197,24 @@ func (w *worker) notice(m *nats.Msg) {
 		} else {
 			w.Log.Warn("a job is of another build, so this worker gets none of its runs: install the same build here",
 				"job", n.Job, "world", world, "weir", n.Weir, "code", code, "this", w.Weir, "this_code", w.Codes[world])
+		}
+	}
+}
+
+// endSilent ends the runs of jobs that have been silent for silentJob while the bus was there: their submitter died.
+func (w *worker) endSilent(now time.Time, connected bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !connected {
+		w.up = time.Time{}
+		return
+	}
+	if w.up.IsZero() {
+		w.up = now
+	}
+	for a := range w.running {
+		if now.Sub(w.up) > silentJob && now.Sub(a.began) > silentJob && now.Sub(w.heard[a.task.Job]) > silentJob {
+			a.cancel(errJobSilent)
 		}
 	}
 }
@@ -243,6 +266,7 @@ func (w *worker) report(ctx context.Context) {
 	every := time.NewTicker(stateEvery)
 	defer every.Stop()
 	for {
+		w.endSilent(time.Now(), w.conn.Connected())
 		b, err := json.Marshal(w.state())
 		if err == nil {
 			err = w.conn.Client().Publish(bus.WorkerSubject(w.conn.Identity().Name), b)
