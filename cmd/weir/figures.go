@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"weir/experiment/report"
 	"weir/experiment/result"
 	"weir/experiment/store"
+	"weir/internal/replace"
 )
 
 func figuresCommand() *cobra.Command {
@@ -157,6 +159,14 @@ func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr 
 
 // putInto writes the tables of a document into a page.
 func putInto(path string, doc *result.Document) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("read the page: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("read the page: %w", err)
+	}
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the page: %w", err)
@@ -168,10 +178,7 @@ func putInto(path string, doc *result.Document) error {
 	if page, err = report.Into(page, doc.Experiment, text.Bytes()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := os.WriteFile(path, page, 0o644); err != nil { //nolint:gosec // a page for everybody
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
+	return replace.Bytes(path, info.Mode().Perm(), page)
 }
 
 // stored returns a finished run.

@@ -177,6 +177,9 @@ func TestInto(t *testing.T) {
 	if _, err := Into([]byte("<!-- results of F1 -->\n"), "F1", nil); err == nil {
 		t.Error("results without an end were replaced")
 	}
+	if got, err := Into([]byte("<!-- results of F1 -->\nmine\n<!-- results of F2 -->\n<!-- end of results -->\n"), "F1", nil); err == nil {
+		t.Errorf("what follows was replaced up to the end of another experiment's results: %q", got)
+	}
 }
 
 // A claim is shown by its figure. If the figure has one picture for each scheme, it is that of the first scheme

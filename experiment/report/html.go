@@ -238,7 +238,7 @@ var (
 func inline(f Figure) template.HTML {
 	head := fmt.Sprintf(`<svg viewBox="0 0 %v %v" role="img" aria-label="%s">`, float64(figureWidth), f.Height,
 		template.HTMLEscapeString(f.Title))
-	body := svgHead.ReplaceAllString(string(f.SVG), head)
+	body := svgHead.ReplaceAllLiteralString(string(f.SVG), head)
 	return template.HTML(hexColour.ReplaceAllStringFunc(body, pageColour))
 }
 

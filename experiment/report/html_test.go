@@ -21,6 +21,14 @@ func html(t *testing.T, doc *result.Document, figures []Figure) string {
 	return b.String()
 }
 
+// A title is shown as it is written, also with a dollar sign.
+func TestInline_Title(t *testing.T) {
+	got := string(inline(Figure{Title: "$1 a GB, ${0}", Height: 10, SVG: []byte(`<?xml?><svg width="1"><g/></svg>`)}))
+	if !strings.Contains(got, `aria-label="$1 a GB, ${0}"`) {
+		t.Error(got)
+	}
+}
+
 // The page needs no other file and no network, and runs no code.
 func TestHTML_StandsAlone(t *testing.T) {
 	doc := syntheticDocument()

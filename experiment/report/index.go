@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -194,9 +195,19 @@ func Command(doc *result.Document) string {
 	}
 	text += seedsFlag(doc, slices.Contains(worlds, "lab"))
 	for _, change := range doc.Set {
-		text += " --set " + change
+		text += " --set " + shellWord(change)
 	}
 	return text
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.,:=/@%+-]*$`)
+
+// shellWord quotes a text for a shell, if it needs that.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // seedsFlag returns the flag for the seeds of a document, if they differ from the file's.

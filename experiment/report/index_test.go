@@ -90,6 +90,10 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%v %v: %s, want %s", c.worlds, c.seeds, got, want)
 		}
 	}
+	doc := &result.Document{Experiment: "X", Set: []string{"measure.windows.w=[0s, 1s]", "guests={cc: reno}", "traffic.a.to=x*;y$(z)", "figures.a.title=it's"}}
+	if got, want := Command(doc), `weir figures X --set 'measure.windows.w=[0s, 1s]' --set 'guests={cc: reno}' --set 'traffic.a.to=x*;y$(z)' --set 'figures.a.title=it'\''s'`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // Runs on Open vSwitch do not replace those on bridges.

@@ -207,8 +207,8 @@ func Into(page []byte, experiment string, text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the page has no place for the results of %s: add %q and %q, on lines of their own",
 			experiment, strings.TrimSpace(begin), endMark)
 	}
-	_, after, ok := strings.Cut(rest, endMark)
-	if !ok {
+	former, after, ok := strings.Cut(rest, endMark)
+	if !ok || strings.Contains(former, "<!-- results of ") { // the end is another experiment's
 		return nil, fmt.Errorf("the results of %s have no end on the page: add %q, on a line of its own", experiment, endMark)
 	}
 	return []byte(before + begin + "\n" + string(text) + "\n" + endMark + after), nil

@@ -16,6 +16,7 @@ import (
 	"weir/datapath/fairq/fluid"
 	"weir/datapath/native"
 	"weir/experiment/report"
+	"weir/internal/replace"
 )
 
 func main() {
@@ -45,7 +46,7 @@ func run(dir, page string) error {
 	return errors.Join(
 		drawMeans(filepath.Join(dir, "q0.png"), means, courses),
 		stability.draw(filepath.Join(dir, "q0-map.png")),
-		os.WriteFile(page, fresh, 0o644), //nolint:gosec // a page of documentation
+		replace.Bytes(page, 0o644, fresh),
 	)
 }
 

@@ -9,12 +9,13 @@ import (
 
 	"weir/cmd/weir/laws"
 	"weir/experiment/reproduction"
+	"weir/internal/replace"
 )
 
 func main() {
 	pages, err := reproduction.Pages(".", laws.All())
 	for name, text := range pages {
-		err = errors.Join(err, os.WriteFile(name, text, 0o644)) //nolint:gosec // pages for everybody
+		err = errors.Join(err, replace.Bytes(name, 0o644, text))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reproduction:", err)
