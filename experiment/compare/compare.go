@@ -194,8 +194,8 @@ func (c *Comparison) Beyond(share float64) []string {
 	return out
 }
 
-// Missing lists, in words, what B or A lacks, so that a difference there could not be found: a cell of A without a partner; a metric that
-// only A has although scheme and world are the same; a named metric that one side lacks, or that has no interval.
+// Missing lists, in words, where a difference could not be found. These are cells of A without a partner, and metrics that only A has
+// although scheme and world are the same. Of named metrics they are also those that one side lacks, or that have no interval.
 func (c *Comparison) Missing(named []string) []string {
 	var out []string
 	for _, cell := range c.OnlyA {

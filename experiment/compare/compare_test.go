@@ -254,7 +254,7 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
-// What one side lacks could hide a difference, so it is listed by name. A metric that another scheme lacks is no loss, unless it is named.
+// Missing names everything that one side lacks, because it could hide a difference. A metric that another scheme lacks is no loss, unless it is named.
 func TestMissing(t *testing.T) {
 	runs := func(scheme string, fct bool, seeds ...int64) (out []*result.Run) {
 		for _, s := range seeds {

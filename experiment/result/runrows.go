@@ -45,8 +45,8 @@ type runColumn struct {
 	of   func(*Run) any
 }
 
-// WriteRuns writes runs.parquet, a row for each run. It has a column NAME for every axis, a column NAME_number if
-// all its values are numbers of one unit (AxisNumber), and a column for each of MainMetrics, named as in a claim without its
+// WriteRuns writes runs.parquet, a row for each run. It has a column NAME for every axis. If all its
+// values are numbers of one unit (AxisNumber), it also has a column NAME_number. It has a column for each of MainMetrics, named as in a claim without its
 // scheme: mice.fct_ms.p99. An axis with the name of another column is called axis_NAME. A null is a value that
 // does not apply or is not known.
 func (d *Document) WriteRuns(w io.Writer) error {
