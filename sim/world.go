@@ -81,9 +81,9 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	if w.Record != nil {
 		recorded := *r
-		tap, end, err := w.Record(r)
-		if err != nil {
-			return nil, err
+		tap, end, failed := w.Record(r)
+		if failed != nil {
+			return nil, failed
 		}
 		recorded.Tap = tap
 		defer func() { err = errors.Join(err, end()) }()

@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"weir/cmd/weir/laws"
 	"weir/experiment"
+	"weir/law"
 )
 
 // samples are runs of the project's files, shortened.
@@ -116,5 +118,22 @@ func TestRun_BoundsTheFlowsOfClosedLoops(t *testing.T) {
 	s.run(t.Context(), quiet{})
 	if err := s.traffic.broken; err == nil || !strings.Contains(err.Error(), "traffic f: the run has more than 100 flows") || len(s.traffic.results) > 101 {
 		t.Errorf("%d flows, %v", len(s.traffic.results), err)
+	}
+}
+
+// A run whose recording cannot be ended, or cannot begin, is an error.
+func TestRun_ReportsErrorsOfTheRecording(t *testing.T) {
+	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 1KB}"))[0]
+	full := errors.New("the disk is full")
+	for _, begins := range []bool{true, false} {
+		w := &World{Laws: laws.Sim(), Record: func(*experiment.Run) (func(law.Law, string) law.Law, func() error, error) {
+			if !begins {
+				return nil, nil, full
+			}
+			return func(l law.Law, _ string) law.Law { return l }, func() error { return full }, nil
+		}}
+		if _, err := w.Run(t.Context(), r, quiet{}); !errors.Is(err, full) {
+			t.Errorf("it begins: %v; the run ends with %v", begins, err)
+		}
 	}
 }
