@@ -89,7 +89,7 @@ type Network struct {
 	Buffer law.Limit    `json:"buffer" jsonschema:"required" jsonschema_description:"of every switch port"`
 
 	ControlDelay  *law.Duration `json:"control_delay,omitempty" jsonschema_description:"simulator: one way, of each message between a controller law and a node (default: rtt/2)"`
-	ControlJitter law.Duration  `json:"control_jitter,omitempty" jsonschema_description:"simulator: additional delay of each such message, random from 0s up to this (default: 0s)"`
+	ControlJitter law.Duration  `json:"control_jitter,omitempty" jsonschema_description:"simulator: additional delay of each such message, random from 0s up to this; messages between two nodes keep their order (default: 0s)"`
 	ControlLoss   float64       `json:"control_loss,omitempty" jsonschema:"minimum=0,maximum=1" jsonschema_description:"simulator: probability that such a message is lost, 0 to 1 (default: 0)"`
 }
 

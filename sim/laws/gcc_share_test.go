@@ -278,7 +278,7 @@ func TestGCC_Attacks(t *testing.T) {
 	}
 }
 
-// Messages that are lost, late and overtake one another: shares stay fair and steady. With messages 100 ms late, 20 times the interval,
+// Messages that are lost and late: shares stay fair and steady. With messages 100 ms late, 20 times the interval,
 // the law's times must be 20 times as long, or it must know the delay: without either rates swing. Messages that come sooner than it says
 // do no harm.
 func TestGCC_Messages(t *testing.T) {
