@@ -126,7 +126,8 @@ func newTraffic(net *network.Network, stack *tcp.Stack, cfg *experiment.Config, 
 	}
 	net.Sink = stack
 	if slices.ContainsFunc(t.items, func(it item) bool { return it.udp }) {
-		net.Sink = &transports{t, stack}
+		both := &transports{t, stack, net.Left}
+		net.Sink, net.Left = both, both.Left
 	}
 	t.openings()
 	return t, nil

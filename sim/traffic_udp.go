@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"weir/experiment/result"
 	"weir/sim/event"
 	"weir/sim/network"
@@ -13,11 +15,11 @@ const (
 	// datagramHeaders is the size of IPv4 and UDP headers. A flow's rate includes them: it is the rate of IP packets.
 	datagramHeaders = 28
 	etherHeader     = 14
-	// sourceBytes is the most of a sender's own packets that wait in its NIC. A packet that is due while there is no
+	// sourcePackets is how many packets of a flow wait in its host's NIC at most. A packet that is due while there is no
 	// room is lost in the source, as in a program whose socket is full. (Linux's wmem_default of 212992 B has room for
 	// 92 packets, with their overhead.)
-	sourceBytes  = 92 * (datagramBytes + datagramHeaders + etherHeader)
-	firstUDPPort = 20000
+	sourcePackets = 92
+	firstUDPPort  = 20000
 )
 
 // datagrams is a UDP flow in progress: packets at exact intervals.
@@ -26,8 +28,10 @@ type datagrams struct {
 	from, to         network.NodeID
 	fromPort, toPort uint16
 	hash             uint32
-	index            int // in traffic.udp
-	nic              *network.Port
+	index            int           // in traffic.udp
+	nic              *network.Port // nil: packets do not pass it, because both ends are behind one hypervisor
+	leaves           []event.Time  // when the flow's packets in a FIFO NIC will have left it, ascending
+	queued           int           // the flow's packets in a NIC that is a served port
 	next             event.Event
 	begun            event.Time
 	turns            int64 // packets that were due, sent or not
@@ -44,6 +48,9 @@ func (t *traffic) startDatagrams(f *flow, pair int32) {
 		fromPort: uint16(firstUDPPort + n%40000), toPort: uint16(firstUDPPort + n/40000%40000),
 	}
 	d.hash = network.FlowHash(d.from, d.to, d.fromPort, d.toPort, network.UDP)
+	if d.nic == t.net.NIC(d.to) {
+		d.nic = nil
+	}
 	d.next.Init(d)
 	t.udp = append(t.udp, d)
 	f.addCounts(tcpCounts{}) // UDP has none
@@ -66,7 +73,7 @@ func (d *datagrams) Happen(_ *event.Event, now event.Time) {
 		n = min(n, d.sentLeft)
 		d.sentLeft -= n
 	}
-	if d.nic.Backlog() < sourceBytes {
+	if d.waits(now) < sourcePackets {
 		d.send(n)
 	}
 	d.turns++
@@ -84,6 +91,16 @@ func (d *datagrams) at(n int64) event.Time {
 	return d.begun + event.Time(whole*bits*1e9) + mulDiv(part*bits, 1e9, d.rate)
 }
 
+// waits returns how many of the flow's packets wait in the NIC. Packets of others do not take room in its socket.
+func (d *datagrams) waits(now event.Time) int {
+	gone := 0
+	for gone < len(d.leaves) && d.leaves[gone] <= now {
+		gone++
+	}
+	d.leaves = slices.Delete(d.leaves, 0, gone)
+	return d.queued + len(d.leaves)
+}
+
 func (d *datagrams) send(n int64) {
 	pk := d.t.net.NewPacket()
 	pk.SetSrc(d.from)
@@ -95,13 +112,31 @@ func (d *datagrams) send(n int64) {
 	pk.SetBytes(int32(n) + datagramHeaders + etherHeader)
 	pk.SetHash(d.hash)
 	pk.SetTag(uint64(d.index))
+	served := d.nic != nil && d.nic.Served()
+	if served {
+		d.queued++ // until transports.left
+	}
 	d.t.net.Send(d.from, pk)
+	if d.nic != nil && !served {
+		d.leaves = append(d.leaves, d.nic.FreeAt())
+	}
 }
 
 // transports is the Sink of a run that has UDP in addition to TCP.
 type transports struct {
 	t     *traffic
 	stack *tcp.Stack
+	left  func(pk *network.Packet) // Network.Left of the stack
+}
+
+// Left implements Network.Left. It counts datagrams that have left a NIC.
+func (s *transports) Left(pk *network.Packet) {
+	if pk.Proto() != network.UDP {
+		s.left(pk)
+		return
+	}
+	d := s.t.udp[pk.Tag()]
+	d.queued = max(0, d.queued-1) // 0: the NIC was a FIFO when the packet came
 }
 
 // Deliver implements network.Sink. It counts datagrams.
