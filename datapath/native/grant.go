@@ -15,6 +15,7 @@ package native
 #cgo noescape grant_field
 #cgo nocallback grant_field
 #cgo nocallback bucket_burst
+#cgo nocallback bucket_limit
 #cgo nocallback released_after
 */
 import "C"
@@ -67,6 +68,9 @@ func Released(grantQ8, gapNs uint64) uint64 {
 
 // BucketBurst returns the bytes of a class's token bucket: bucket_burst.
 func BucketBurst(bps uint64) uint32 { return uint32(C.bucket_burst(C.weir_u64(bps))) }
+
+// BucketLimit returns the bytes that may wait in a class: bucket_limit.
+func BucketLimit(bps uint64) uint32 { return uint32(C.bucket_limit(C.weir_u64(bps))) }
 
 // BucketRate returns a rate within the limits of a class: bucket_rate.
 func BucketRate(bps uint64) uint64 { return uint64(C.bucket_rate(C.weir_u64(bps))) }

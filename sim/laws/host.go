@@ -197,7 +197,7 @@ func putGrant(all []native.Grant, g native.Grant, now uint64) ([]native.Grant, e
 	return append(all, g), nil
 }
 
-// setRate gives the port the smallest valid rate, and looks again when the first of the grants ends.
+// setRate gives the port the smallest valid rate, and the queue of that rate. It looks again when the first of the grants ends.
 func (v *hostVM) setRate(now event.Time) error {
 	bps, next := uint64(0), event.Time(0)
 	for i := range v.rates {
@@ -218,8 +218,10 @@ func (v *hostVM) setRate(now event.Time) error {
 	}
 	v.bps = bps
 	if bps == 0 {
+		v.port.SetQueue(0)
 		return v.port.SetRate(0, 0)
 	}
+	v.port.SetQueue(law.Bytes(native.BucketLimit(bps)))
 	return v.port.SetRate(law.Rate(bps), law.Bytes(native.BucketBurst(bps)))
 }
 

@@ -120,6 +120,39 @@ func TestHosts_Rate(t *testing.T) {
 	}
 }
 
+// A limited VM has the queue of its rate, as in the kernel: 50 ms of it, and at least 70 KB. Further packets are lost at its port. When the
+// rate ends it has the queue of its NIC again.
+func TestHosts_Queue(t *testing.T) {
+	const packets, bytes = 200, 1500
+	for _, row := range []struct {
+		bps    uint64
+		holds  int64 // packets
+		inside bool  // hypervisors
+	}{{10e6, 70_000 / bytes, false}, {10e6, 70_000 / bytes, true}, {40e6, 250_000 / bytes, false}, {40e6, 250_000 / bytes, true}} {
+		b, _, vms := newHosts(t, row.inside)
+		k := b.talk(0, "sender1", "receiver1")
+		port := b.net.HostPort(k.from)
+		send := func() {
+			for range packets {
+				pk := k.segment(0, 0, bytes-network.HeaderBytes, 0)
+				pk.SetProto(network.UDP)
+				b.net.Send(k.from, pk)
+			}
+		}
+		b.grant(vms[0], law.Grant{Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: 1}}, Value: row.bps, Lease: 200 * time.Millisecond})
+		send()
+		c := port.Counters() // a wire takes no time: the packets of the first bucket are sent
+		if waits, lost := c.Queued.Packets, c.Tail.Packets; waits != row.holds || lost != packets-row.holds-c.Sent.Packets || lost == 0 {
+			t.Errorf("%+v: %d packets wait, %d are lost", row, waits, lost)
+		}
+		b.wait(300 * event.Millisecond)
+		send()
+		if lost := port.Counters().Tail.Packets - c.Tail.Packets; lost != 0 {
+			t.Errorf("%+v: when the rate has ended %d packets are lost", row, lost)
+		}
+	}
+}
+
 // A grant that cannot be enforced is refused.
 func TestHosts_Refuses(t *testing.T) {
 	_, _, vms := newHosts(t, false)

@@ -102,6 +102,10 @@ func (p *Port) SetRate(rate law.Rate, bucket law.Bytes) error {
 	return nil
 }
 
+// SetQueue limits the bytes of each priority that wait at a served port from now on; 0: only the port's buffer limits
+// them. Packets that wait already stay.
+func (p *Port) SetQueue(most law.Bytes) { p.server.most = int64(most) }
+
 // Limit returns the values of the last SetRate; 0: no limit.
 func (p *Port) Limit() (rate law.Rate, bucket law.Bytes) {
 	if p.server == nil || p.server.limit == nil {

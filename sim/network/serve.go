@@ -38,6 +38,7 @@ type server struct {
 	since   event.Time    // when the port became a served one
 
 	limit     *limit    // nil: the line alone
+	most      int64     // bytes of one priority that may wait; 0: as many as the port has room for
 	scheduler Scheduler // nil: strict priorities, and the last to come is dropped
 	tapped    uint32    // how many packets the tap has seen, when the port was a FIFO
 }
@@ -116,6 +117,9 @@ func (s *server) fits(pk *Packet) bool {
 	bytes := int64(pk.bytes)
 	if s.shared != nil {
 		return s.shared.admits(s.queues[pk.priority%Priorities].bytes, bytes)
+	}
+	if s.most > 0 && s.queues[pk.priority%Priorities].bytes+bytes > s.most {
+		return false
 	}
 	return s.p.backlog+bytes <= s.p.bytes && s.packets < s.p.packets
 }
