@@ -4,6 +4,7 @@ package laws
 
 import (
 	"testing"
+	"time"
 
 	"weir/experiment"
 	"weir/law"
@@ -60,6 +61,41 @@ func TestHyGenICC_Messages(t *testing.T) {
 		}
 		if got := b.limit("sender2"); got != 0 {
 			t.Errorf("protocol %d: sender2 is limited to %v", proto, got)
+		}
+	}
+}
+
+// The hypervisor of a receiver sends its messages at once, although a queue of 56 ms waits for the receiver's own rate. Without hypervisors
+// the port is the receiver's, too: a message waits there for the packet before it, 1 ms.
+func TestHyGenICC_MessagesPassTheLimiter(t *testing.T) {
+	for _, hypervisors := range []bool{true, false} {
+		p := hygenicc.Default()
+		p.Feedback = hygenicc.Message
+		b := newBedOf(t, experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1, Hypervisors: hypervisors}, hygenicc.Spec().Name, *p, "switch")
+		b.net.PortByName("switch->receiver1").SetLaws(markAll{})
+		k, back := b.talk(0, "sender1", "receiver1"), b.talk(1, "receiver1", "sender2")
+		k.sends(1, network.UDP) // it is active from now on
+		h := b.laws.laws[0].Attached.(*hygeniccHosts)
+		b.grant(h.hosts.vms[k.to], law.Grant{
+			Owner: 1, Kind: law.RateGrant, Key: law.Key{Pair: law.Pair{VM: vmOf(k.to)}}, Value: 10e6, Lease: time.Second,
+		})
+		for range 100 {
+			pk := back.segment(0, network.ACK, 1000, 60_000)
+			pk.SetProto(network.UDP)
+			b.net.Send(pk.Src(), pk)
+		}
+		if port := b.net.HostPort(k.to); port.Backlog() < 65_000 || port.Counters().Tail.Packets == 0 {
+			t.Fatalf("hypervisors %v: %d bytes wait: this test shows nothing", hypervisors, port.Backlog())
+		}
+		begin := b.net.Queue.Now()
+		k.sends(20, network.UDP)
+		for b.limit("sender1") == 0 && b.net.Queue.Now() < begin+100*event.Millisecond {
+			b.wait(event.Millisecond / 10)
+		}
+		took := b.net.Queue.Now() - begin
+		t.Logf("hypervisors %v: the rate falls after %d us", hypervisors, took/event.Microsecond)
+		if took > 3*event.Millisecond {
+			t.Errorf("hypervisors %v: the rate falls after %d us", hypervisors, took/event.Microsecond)
 		}
 	}
 }

@@ -79,6 +79,18 @@ func (n *Network) InjectIn(by Guard, host NodeID, pk *Packet) {
 	n.inject(putting{pk: pk, p: n.nodes[host].uplink, by: i - 1, kind: takenIn})
 }
 
+// InjectBehind sends a packet of a host's hypervisor (NewPacket). It passes neither guards nor the host's port. Without
+// hypervisors it leaves by the host's port, before the host's packets that wait there (Priorities).
+func (n *Network) InjectBehind(host NodeID, pk *Packet) {
+	p := n.nodes[host].uplink
+	if at := n.places[host].hypervisor; at >= 0 {
+		p = n.nodes[at].towards(pk)
+	} else {
+		pk.priority = Priorities - 1
+	}
+	p.Inject(nil, pk)
+}
+
 // out passes a packet of the host at port p to the guards from number i on, and then to the port.
 func (n *Network) out(p *Port, pk *Packet, i int) {
 	now := n.Queue.Now()

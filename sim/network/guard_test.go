@@ -219,3 +219,34 @@ func TestLeft(t *testing.T) {
 		t.Errorf("%v left, want %v", left, want)
 	}
 }
+
+// A hypervisor's packet passes neither guards nor the port of its VM, which is limited here. To a VM next to it, it does not pass the switch.
+func TestInjectBehind(t *testing.T) {
+	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: true, VMs: 2},
+		experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 10_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, s := build(t, g, Options{})
+	gt := &gate{net: n}
+	n.SetGuards(gt)
+	a, near, far := n.id(t, "sender1.vm1"), n.id(t, "sender1.vm2"), n.id(t, "receiver1.vm1")
+	if err := n.HostPort(a).SetRate(100e3, 0); err != nil {
+		t.Fatal(err)
+	}
+	n.Send(a, n.packet(a, far, 1400, 10))
+	n.Send(a, n.packet(a, far, 1400, 11)) // it waits for 0.1 s
+	n.InjectBehind(a, n.packet(a, near, 200, 20))
+	n.InjectBehind(a, n.packet(a, far, 200, 21))
+	n.Queue.Run(event.Millisecond)
+	var tags []uint64
+	for _, arrived := range s.got {
+		tags = append(tags, arrived.tag)
+	}
+	slices.Sort(tags)
+	if in := n.AccessPort(a).Reverse().Counters().In.Packets; !slices.Equal(tags, []uint64{10, 20, 21}) || len(gt.out) != 2 || in != 2 {
+		t.Errorf("%v arrive within 1 ms, guards see %d packets leave, %d go to the switch", tags, len(gt.out), in)
+	}
+	n.Queue.Run(event.Second)
+	conserved(t, n)
+}
