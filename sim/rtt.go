@@ -87,16 +87,12 @@ func longestRoundTrip(n *network.Network, cfg *experiment.Config) (event.Time, e
 	return longest, nil
 }
 
-func (s *simulation) idleRTT() (time.Duration, error) {
-	rtt, err := longestRoundTrip(s.net, s.cfg)
-	return time.Duration(rtt), err
-}
-
 // AtRTT returns a run as r whose links have other delays, so that its idle RTT is rtt, and the RTT that results.
 // Rounding leaves nanoseconds, and if the lines alone take longer, the delays are 0. Delays keep their proportions. The
 // traffic stays as it is: Config.RTT, which bounds the jitter of starts, does not change.
 func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration, error) {
-	now, err := idle(r)
+	o := networkOptions(r)
+	now, _, err := idle(&r.Config, o)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -106,7 +102,7 @@ func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration
 	for i := range g.Links {
 		g.Links[i].Delay = 0
 	}
-	lines, err := idle(&out)
+	lines, _, err := idle(&out.Config, o)
 	if err != nil || now <= lines || event.Time(rtt) <= lines { // there is no delay to scale, or none is needed
 		return &out, time.Duration(lines), err
 	}
@@ -114,15 +110,17 @@ func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration
 		d := int64(r.Config.Graph.Links[i].Delay)
 		g.Links[i].Delay = law.Duration(mulDiv(d, int64(rtt)-int64(lines), int64(now-lines)))
 	}
-	got, err := idle(&out)
+	got, _, err := idle(&out.Config, o)
 	return &out, time.Duration(got), err
 }
 
-// idle returns the RTT in the run's network without its laws.
-func idle(r *experiment.Run) (event.Time, error) {
-	n, err := network.Build(event.NewQueue(), &r.Config, networkOptions(r))
+// idle returns the RTT of a network without laws, and how long its measurement took. A law would take the probe for a
+// flow, which never ends.
+func idle(cfg *experiment.Config, o network.Options) (rtt, took event.Time, err error) {
+	n, err := network.Build(event.NewQueue(), cfg, o)
 	if err != nil {
-		return 0, fmt.Errorf("network: %w", err)
+		return 0, 0, fmt.Errorf("network: %w", err)
 	}
-	return longestRoundTrip(n, &r.Config)
+	rtt, err = longestRoundTrip(n, cfg)
+	return rtt, n.Queue.Now(), err
 }

@@ -56,6 +56,22 @@ func TestSED_Deadlines(t *testing.T) {
 	}
 }
 
+// The measurement of the idle network's RTT is no flow: at t = 0 no switch has reported anything, and no flow is limited.
+func TestSED_BeginsWithoutFlows(t *testing.T) {
+	s, err := build(planned(t, sedFile("{name: sed}"))[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.warm(); err != nil || s.rtt < 400*us {
+		t.Fatal(s.rtt, err)
+	}
+	s.begin()
+	if n := s.laws.Tallies()[0]; n["messages"] != 0 || n["grants"] != 0 {
+		t.Errorf("%d messages and %d grants before any flow", n["messages"], n["grants"])
+	}
+}
+
 // lossyFile is an incast into a small buffer: most flows lose packets.
 func lossyFile(guests, scheme string) string {
 	return strings.NewReplacer("senders: 4", "senders: 40", "hypervisors: false", "hypervisors: true", "buffer: 60KB", "buffer: 75KB",

@@ -148,7 +148,7 @@ type simulation struct {
 	rec     *recorder
 	rtt     time.Duration // of the idle network; 0: warm was not called
 
-	frameOnly   bool  // network.Options
+	options     network.Options
 	mostPackets int64 // in the network
 }
 
@@ -160,7 +160,7 @@ func buildWith(r *experiment.Run, ls laws.Laws, o network.Options) (*simulation,
 		return nil, err
 	}
 	work.StartAt(cfg, r.Starts)
-	s := &simulation{cfg: cfg, queue: event.NewQueue(), frameOnly: o.FrameOnly, mostPackets: maxPackets}
+	s := &simulation{cfg: cfg, queue: event.NewQueue(), options: o, mostPackets: maxPackets}
 	if s.net, err = network.Build(s.queue, cfg, o); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
@@ -191,13 +191,14 @@ func slowestFrame(cfg *experiment.Config) event.Time {
 	return mulDiv(bits, int64(event.Second), int64(slowest))
 }
 
-// warm measures the idle network's RTT, and moves the clock to where t = 0 will be: a whole millisecond.
-func (s *simulation) warm() (err error) {
-	if s.rtt, err = s.idleRTT(); err != nil {
+// warm measures the idle network's RTT, and moves the clock by that time, to where t = 0 will be: a whole millisecond.
+func (s *simulation) warm() error {
+	rtt, took, err := idle(s.cfg, s.options)
+	if err != nil {
 		return err
 	}
-	now := s.queue.Now()
-	s.queue.Run((now + event.Millisecond - 1) / event.Millisecond * event.Millisecond)
+	s.rtt = time.Duration(rtt)
+	s.queue.Run((took + event.Millisecond - 1) / event.Millisecond * event.Millisecond)
 	return nil
 }
 
@@ -291,7 +292,7 @@ func (s *simulation) payloadShare() float64 {
 	if most == 0 {
 		most = datagramBytes
 	}
-	if s.frameOnly {
+	if s.options.FrameOnly {
 		return most / network.FullFrame
 	}
 	return most / network.FullLine
