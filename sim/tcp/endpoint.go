@@ -103,7 +103,7 @@ type Endpoint struct {
 	rack     rackState
 	small    smallQueue
 	usage    usage
-	lastSent event.Time // of new data, for idleness (lsndtime)
+	lastSent event.Time // of data, new or again, for idleness (lsndtime)
 
 	// Receiver.
 	irs, rcvNxt uint32

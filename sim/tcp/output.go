@@ -248,6 +248,10 @@ func (e *Endpoint) sendCopy(n uint32, now event.Time) {
 	pk := e.header(flags, s.seq, int32(payload))
 	e.entering(payload)
 	e.counters.Retransmitted++
+	if payload > 0 {
+		e.answered(now)
+		e.lastSent = now
+	}
 	e.carriedACK(pk)
 	e.stack.send(e.host, pk)
 	e.leaving(s)
