@@ -88,7 +88,7 @@ type Config struct {
 	Rescue             bool       // RFC 6675 NextSeg rules 3 and 4
 	Impatient          bool       // RFC 6582 4: the timer is reset at the first partial ACK only
 	SlowStartAfterIdle bool       // RFC 5681 4.1
-	WindowValidation   bool       // RFC 2861: cwnd falls while the program does not use it (it never grows without use)
+	WindowValidation   bool       // RFC 2861 as in Linux: cwnd falls if the program does not use it and no ACK comes for an RTO (it never grows without use)
 
 	SYNLossWindow int // handshake retransmissions from which on the initial window is 1 segment (RFC 5681 3.1: 1; Linux: 2); 0: never
 	SYNRetries    int // retransmissions of SYN and SYN-ACK before giving up (Linux: 6)

@@ -21,6 +21,7 @@ func (e *Endpoint) enterLoss(now event.Time) {
 	e.cc.Timeout(&e.win, s)
 	e.win.Cwnd = e.inFlight() + 1
 	e.win.Count = 0
+	e.usage.stamp = now
 	e.setRecovery(Loss)
 	e.rec.high = e.nxt
 	e.rec.probing = false

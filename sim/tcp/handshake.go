@@ -191,7 +191,7 @@ func (e *Endpoint) established(now event.Time) {
 		initial = 1
 	}
 	e.win.Start(initial, p.ClampWindow)
-	e.usage.end = e.nxt
+	e.usage.end, e.usage.stamp = e.nxt, now
 	e.rec.high = e.una
 	e.lastSent = now
 	s := e.fillSample(now)

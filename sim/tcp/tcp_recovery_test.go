@@ -272,6 +272,27 @@ func TestUnusedWindow(t *testing.T) {
 	}
 }
 
+// cwnd stays while a program uses a part of it and ACKs come: Linux's tcp_cong_avoid refreshes the time from which it measures that part.
+func TestUnusedWindow_StaysWhileACKsCome(t *testing.T) {
+	for _, control := range []string{"reno", "cubic", "dctcp"} {
+		p := newPair(t)
+		c := Default(control)
+		client, _ := p.connect(c, c)
+		p.run(event.Millisecond)
+		e := client.e
+		e.Write(3_000_000)
+		p.run(p.q.Now() + 100*event.Millisecond)
+		grown := e.Window().Cwnd
+		for range 200 {
+			e.Write(15 * 1448)
+			p.run(p.q.Now() + 10*event.Millisecond)
+		}
+		if got := e.Window().Cwnd; grown < 40 || got != grown {
+			t.Errorf("%s: cwnd %d, was %d, and 15 segments every 10 ms used it", control, got, grown)
+		}
+	}
+}
+
 // A DSACK shows that a retransmission was needless (the network reorders), and the window is restored.
 func TestDSACKUndoesARecovery(t *testing.T) {
 	p := newPair(t)

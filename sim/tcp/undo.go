@@ -44,6 +44,7 @@ func (e *Endpoint) undo(unmark bool) {
 		e.win.Restore(e.cc.Undo(&e.win))
 		e.counters.Undone++
 	}
+	e.usage.stamp = e.stack.Queue.Now()
 	e.rec.undoing = false
 	e.rack.advanced = true // search for losses again
 }

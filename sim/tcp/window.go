@@ -4,7 +4,7 @@ import "weir/sim/event"
 
 // usage is how much of cwnd was used recently (Linux: tcp_cwnd_validate).
 type usage struct {
-	stamp   event.Time // when cwnd was last used fully
+	stamp   event.Time // when cwnd was last used fully, or set, or an ACK might let it grow (snd_cwnd_stamp)
 	end     uint32     // the observed window ends when this is acknowledged
 	most    uint32     // most segments in flight during it
 	used    uint32     // most since stamp
@@ -72,6 +72,7 @@ func (e *Endpoint) endReduction() {
 	if !e.profile.PRR && !e.sackOK && e.recovery != CWR {
 		e.win.Cwnd = min(e.win.Cwnd, max(e.inFlight(), 1)+1)
 	}
+	e.usage.stamp = e.stack.Queue.Now()
 }
 
 // observeACK passes an ACK's measurements to congestion control, before recovery asks it for a threshold (Linux:
@@ -96,6 +97,7 @@ func (e *Endpoint) control(now event.Time, w *ackWork) {
 			s = e.ackSample(now, delivered, w)
 		}
 		e.cc.Grow(&e.win, s)
+		e.usage.stamp = now // also if it did not grow (Linux: tcp_cong_avoid)
 	}
 }
 
@@ -165,7 +167,8 @@ func (e *Endpoint) validate(limited bool, now event.Time) {
 }
 
 // shrinkUnused reduces cwnd halfway to what the program used within an RTO (Linux: tcp_cwnd_application_limited). It
-// does nothing if the peer's window is the limit.
+// does nothing if the peer's window is the limit. Each ACK of new data puts it off, so it happens only if none came for an
+// RTO.
 func (e *Endpoint) shrinkUnused(now event.Time) {
 	u := &e.usage
 	if e.recovery == Open && e.unsent == 0 {
