@@ -36,8 +36,8 @@ func labUpCommand() *cobra.Command {
 		Use:   "up FILE",
 		Short: "Build the network of FILE and leave it running",
 		Long: `Build the network of FILE, with the guests' TCP configured for the scheme, and leave it running.
-If the scheme has a law other than droptail and deeptail, this process enforces it: it runs
-until it is interrupted, and then removes the lab.`,
+If the scheme has a law that needs a process, this one enforces it: it runs until it is
+interrupted, and then removes the lab.`,
 		Example: `  weir lab up experiments/incast.yaml
   weir lab exec sender1 -- cat /proc/net/dev
   weir lab exec sender1 -- ping -c 3 receiver1
