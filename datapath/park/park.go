@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,6 +91,8 @@ type Park struct {
 	net     *netlink.Handle
 	in, out netlink.Link // where packets enter, and where they come back
 	cookie  uint64       // of the namespace
+	dir     *os.File     // of the pins; nil: none
+	pins    string       // its path
 	maps    map[string]*ebpf.Map
 	learn   *ebpf.Program
 	perFlow bool
@@ -130,6 +133,9 @@ func Open(enter func(f func() error) error, o Options) (*Park, error) {
 	p := &Park{o: o, enter: enter, classes: map[uint32]class{}}
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
+	}
+	if err := p.openPins(); err != nil {
+		return nil, fmt.Errorf("park: %w", err)
 	}
 	if err := p.enter(p.open); err != nil {
 		return nil, errors.Join(fmt.Errorf("park: %w", err), p.release())
@@ -357,6 +363,9 @@ func (p *Park) release() error {
 		errs = append(errs, m.Close())
 	}
 	errs = append(errs, p.learn.Close())
+	if p.dir != nil {
+		errs = append(errs, p.dir.Close())
+	}
 	if p.net != nil {
 		p.net.Close()
 	}
@@ -446,6 +455,9 @@ func outside(enter func(f func() error) error, o Options, do func(p *Park) error
 	p := &Park{o: o, enter: enter, classes: map[uint32]class{}}
 	if p.enter == nil {
 		p.enter = func(f func() error) error { return f() }
+	}
+	if err := p.openPins(); err != nil {
+		return err
 	}
 	err := p.enter(func() error {
 		if err := p.look(); err != nil {

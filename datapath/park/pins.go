@@ -18,12 +18,28 @@ import (
 // The names of the pins end with the cookie of the network namespace, because a switch has a parking in each.
 
 func (p *Park) pin(name string) string {
-	return filepath.Join(p.o.Pin, fmt.Sprintf("%s-%d", name, p.cookie))
+	return filepath.Join(p.pins, fmt.Sprintf("%s-%d", name, p.cookie))
+}
+
+// openPins opens the directory of the pins. enter may run in another mount namespace, which does not show its path.
+func (p *Park) openPins() error {
+	if p.o.Pin == "" {
+		return nil
+	}
+	dir, err := os.Open(p.o.Pin)
+	if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	p.dir, p.pins = dir, fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	return nil
 }
 
 // openPinned opens the pinned maps. It returns fs.ErrNotExist if one is not pinned, errUnusable if one has another layout.
 func (p *Park) openPinned() error {
-	if p.o.Pin == "" {
+	if p.pins == "" {
 		return fs.ErrNotExist
 	}
 	spec, err := loadPark()
@@ -48,7 +64,7 @@ func (p *Park) openPinned() error {
 
 // pinMaps pins the maps that are not opened by their pins, in the place of those of a parking that is gone.
 func (p *Park) pinMaps() error {
-	if p.o.Pin == "" {
+	if p.pins == "" {
 		return nil
 	}
 	if err := p.unpinEnded(); err != nil {
@@ -67,7 +83,7 @@ func (p *Park) pinMaps() error {
 
 // unpin removes the pins of the maps.
 func (p *Park) unpin() error {
-	if p.o.Pin == "" {
+	if p.pins == "" {
 		return nil
 	}
 	var errs []error
@@ -86,7 +102,7 @@ func removePin(path string) error {
 
 // unpinEnded removes the pins of the parkings in other namespaces, if no port there is pinned any more.
 func (p *Park) unpinEnded() error {
-	entries, err := os.ReadDir(p.o.Pin)
+	entries, err := os.ReadDir(p.pins)
 	if err != nil {
 		return fmt.Errorf("read pins: %w", err)
 	}
@@ -101,7 +117,7 @@ func (p *Park) unpinEnded() error {
 		name, of, _ := strings.Cut(e.Name(), "-")
 		cookie, err := strconv.ParseUint(of, 10, 64)
 		if err == nil && slices.Contains(mapNames(), name) && !alive[cookie] {
-			errs = append(errs, removePin(filepath.Join(p.o.Pin, e.Name())))
+			errs = append(errs, removePin(filepath.Join(p.pins, e.Name())))
 		}
 	}
 	return errors.Join(errs...)
