@@ -58,17 +58,7 @@ func TestFairQCredits_KeptSegmentsWaitOnceMore(t *testing.T) {
 	for range 3 {
 		b.ask(t)
 	}
-	var r *reading.Repairs
-	var p park.Stats
-	testnet.Until(t, "all segments have left the parking", func() bool {
-		_, in := statsOfBoth(t, b.f)
-		var err error
-		if p, err = b.f.ParkStats(); err != nil {
-			t.Fatal(err)
-		}
-		r = in.Repairs
-		return r.WaitingBytes == 0 && r.Back == r.Over+r.Behind-r.Refused && p.Returned == p.Parked
-	})
+	r, p := b.allLeft(t)
 	s := b.state(t)
 	if waits := p.Parked - s.Parked; r.Over == 0 || waits <= r.Back || r.Full+r.Other+r.Refused > 0 {
 		t.Errorf("%+v: %d segments waited %d times", r, r.Back, waits)
@@ -94,8 +84,17 @@ func TestFairQCredits_KeptSegmentIsLost(t *testing.T) {
 	}
 	b.ask(t)
 	b.ask(t)
-	var r *reading.Repairs
-	var p park.Stats
+	r, p := b.allLeft(t)
+	credits := b.state(t).Parked - before
+	// Some packets of the other direction wait for credits, too.
+	if waits := p.Parked - credits; r.Over == 0 || 2*waits > 3*r.Back {
+		t.Errorf("%+v: %d segments waited %d times", r, r.Back, waits)
+	}
+}
+
+// allLeft waits until all segments have left the parking.
+func (b *creditBed) allLeft(t *testing.T) (r *reading.Repairs, p park.Stats) {
+	t.Helper()
 	testnet.Until(t, "all segments have left the parking", func() bool {
 		_, in := statsOfBoth(t, b.f)
 		var err error
@@ -105,11 +104,7 @@ func TestFairQCredits_KeptSegmentIsLost(t *testing.T) {
 		r = in.Repairs
 		return r.WaitingBytes == 0 && r.Back == r.Over+r.Behind-r.Refused && p.Returned == p.Parked
 	})
-	credits := b.state(t).Parked - before
-	// Some packets of the other direction wait for credits, too.
-	if waits := p.Parked - credits; r.Over == 0 || 2*waits > 3*r.Back {
-		t.Errorf("%+v: %d segments waited %d times", r, r.Back, waits)
-	}
+	return r, p
 }
 
 // Without heartbeats nothing is kept.
