@@ -11,16 +11,22 @@ import (
 	"weir/experiment/store"
 )
 
-// A worker that cannot carry out runs gives them to those that can, and no longer counts as one that takes some. Without another worker the
-// run fails with its reason.
-func TestRun_UnfitWorker(t *testing.T) {
-	k := newKit(t)
+// unfitWorker begins w1, which refuses all runs. The channel is closed when it has refused one.
+func (k *kit) unfitWorker() <-chan struct{} {
 	refused := make(chan struct{})
 	once := sync.OnceFunc(func() { close(refused) })
 	k.worker("w1", func(context.Context, *experiment.Run, experiment.Progress) (*store.Entry, error) {
 		once()
 		return nil, fmt.Errorf("%w: no such kernel", ErrUnfit)
 	})
+	return refused
+}
+
+// A worker that cannot carry out runs gives them to those that can, and no longer counts as one that takes some. Without another worker the
+// run fails with its reason.
+func TestRun_UnfitWorker(t *testing.T) {
+	k := newKit(t)
+	refused := k.unfitWorker()
 	asked, plan := planOf(t)
 	c := k.client()
 	defer c.Close()
@@ -41,12 +47,7 @@ func TestRun_UnfitWorker(t *testing.T) {
 
 func TestRun_UnfitWorkerAndAnother(t *testing.T) {
 	k := newKit(t)
-	refused := make(chan struct{})
-	once := sync.OnceFunc(func() { close(refused) })
-	k.worker("w1", func(context.Context, *experiment.Run, experiment.Progress) (*store.Entry, error) {
-		once()
-		return nil, fmt.Errorf("%w: no such kernel", ErrUnfit)
-	})
+	refused := k.unfitWorker()
 	k.worker("w2", func(_ context.Context, r *experiment.Run, _ experiment.Progress) (*store.Entry, error) {
 		<-refused
 		return entryOf(r), nil
