@@ -245,7 +245,8 @@ func (c *controlled) await(ctx context.Context) error {
 	defer look.Stop()
 	end := time.Now().Add(agentsPatience)
 	for {
-		missing, err := c.missing(ctx)
+		s, err := c.status(ctx)
+		missing := c.missing(s)
 		if err == nil && len(missing) == 0 {
 			return nil
 		}
@@ -267,14 +268,10 @@ func (c *controlled) await(ctx context.Context) error {
 	}
 }
 
-// missing lists the agents that the controller does not command, or whose inventory it does not know.
-func (c *controlled) missing(ctx context.Context) ([]string, error) {
-	s, err := c.status(ctx)
-	if err != nil {
-		return nil, err
-	}
+// missing lists the agents that a controller with this status does not command, or whose inventory it does not know. s is nil if it did not answer.
+func (c *controlled) missing(s *controller.Status) []string {
 	known := map[string]bool{}
-	if s.Bus != nil {
+	if s != nil && s.Bus != nil {
 		for _, a := range s.Bus.Agents {
 			known[a.Name] = a.Commands && a.Ports+a.VMs > 0
 		}
@@ -286,7 +283,7 @@ func (c *controlled) missing(ctx context.Context) ([]string, error) {
 		}
 	}
 	slices.Sort(out)
-	return out, nil
+	return out
 }
 
 func (c *controlled) status(ctx context.Context) (*controller.Status, error) {
@@ -321,19 +318,20 @@ func (c *controlled) Tally() (law.Tally, error) {
 	if err := c.ended(); err != nil {
 		return nil, &BrokenError{err}
 	}
-	ctx := context.Background()
-	s, err := c.status(ctx)
+	s, err := c.status(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	missing, err := c.missing(ctx)
-	if err == nil && len(missing) > 0 {
+	if missing := c.missing(s); len(missing) > 0 {
 		err = &BrokenError{fmt.Errorf("the controller does not command %v", missing)}
 	}
-	t := law.Tally{"grants": s.Bus.Grants["sent"]}
-	for result, n := range s.Bus.Grants {
-		if result != "sent" {
-			t["grants_"+result] = n
+	t := law.Tally{}
+	if s.Bus != nil {
+		t["grants"] = s.Bus.Grants["sent"]
+		for result, n := range s.Bus.Grants {
+			if result != "sent" {
+				t["grants_"+result] = n
+			}
 		}
 	}
 	return t, err

@@ -131,9 +131,12 @@ func (r *role) wantedMarks(now map[string]*candidate) map[markPort]uint32 {
 }
 
 func (r *role) remove(name, why string) error {
+	if err := r.attached.Remove(name); err != nil {
+		return err // tried again at the next look
+	}
 	delete(r.ports, name)
 	r.log.Warn("detached", "port", name, "reason", why)
-	return r.attached.Remove(name)
+	return nil
 }
 
 var errGone = errors.New("the device is gone: waiting for it")

@@ -52,3 +52,41 @@ func TestFollow_TriesAgain(t *testing.T) {
 		}
 	}
 }
+
+// A port whose device was made again is removed first. If that fails, the law is attached to the new device at the next look, not before.
+func TestFollow_RemovalTriedAgain(t *testing.T) {
+	b := newBench(t, "kind: Switch\nversion: 2\nfairq: {flows: 1024}\nports: [{match: p0}]\n")
+	b.n.Must(t, func() error {
+		old, err := netlink.LinkByName("p0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkDel(old); err != nil {
+			return err
+		}
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "p0"}, PeerName: "again0"}); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName("p0")
+		if err != nil {
+			return err
+		}
+		return netlink.QdiscReplace(&netlink.Tbf{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)},
+			Rate:       5e7 / 8, Limit: 125_000, Buffer: netlink.Xmittime(5e7/8, 3028),
+		})
+	})
+	was := b.r.ports["p0"].Ifindex
+	b.f.calls, b.f.failAt, b.f.failed = 0, 1, ""
+	for look, want := range []struct {
+		calls int
+		err   error
+		again bool
+	}{{1, errFault, false}, {3, nil, true}, {3, nil, true}} {
+		var err error
+		b.n.Must(t, func() error { err = b.r.follow(); return nil })
+		if again := b.r.ports["p0"].Ifindex != was; !errors.Is(err, want.err) || b.f.calls != want.calls || again != want.again {
+			t.Errorf("look %d: %v at %q, %d calls, the new device: %v; want %+v", look, err, b.f.failed, b.f.calls, again, want)
+		}
+	}
+}
