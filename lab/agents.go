@@ -39,7 +39,7 @@ func Controlled(spec law.Spec) Law {
 	return Law{
 		Commanded: copies(&spec),
 		Check:     func(r *experiment.Run, name string) error { return checkControlled(&spec, r, name) },
-		StartContext: func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
+		Start: func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 			return startControlled(ctx, &spec, l, r, name)
 		},
 	}

@@ -139,7 +139,7 @@ func TestControlled_OnTheWire(t *testing.T) {
 		}
 		return ok
 	}
-	stop, err := l.Enforce(r, works)
+	stop, err := l.Enforce(t.Context(), r, works)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestControlled_BreaksDuringARun(t *testing.T) {
 	g := dumbbell(1, true)
 	l := upWithAgents(t, "agentdies", g, testAgent(t))
 	r := &experiment.Run{Config: *g.config(), Laws: []string{"everybody"}, At: []string{"switch"}, Params: map[string]any{"everybody": everybodyParams{Window: 1, Every: 1e6}}}
-	stop, err := l.Enforce(r, Laws{"everybody": Controlled(everybodySpec())})
+	stop, err := l.Enforce(t.Context(), r, Laws{"everybody": Controlled(everybodySpec())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestControlled_AgentThatFails(t *testing.T) {
 	}
 	l := upWithAgents(t, "agentno", g, []string{script})
 	r := &experiment.Run{Config: *g.config(), Laws: []string{"everybody"}, At: []string{"switch"}, Params: map[string]any{"everybody": everybodyParams{Window: 1, Every: 1e6}}}
-	_, err := l.Enforce(r, Laws{"everybody": Controlled(everybodySpec())})
+	_, err := l.Enforce(t.Context(), r, Laws{"everybody": Controlled(everybodySpec())})
 	if err == nil || !strings.Contains(err.Error(), `has ended: exit status 3`) || !strings.Contains(err.Error(), `"cannot begin"`) {
 		t.Errorf("%v", err)
 	}
@@ -258,7 +258,7 @@ func TestControlled_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := l.EnforceContext(ctx, r, Laws{"everybody": Controlled(everybodySpec())})
+		_, err := l.Enforce(ctx, r, Laws{"everybody": Controlled(everybodySpec())})
 		done <- err
 	}()
 	testnet.Until(t, "an agent has begun", func() bool { _, err := os.Stat(begun); return err == nil })

@@ -31,7 +31,7 @@ func TestDCTCP(t *testing.T) {
 		t.Errorf("unmet: %v", lines)
 	}
 	markOver := func(segments int64) (stop func() error) {
-		stop, err := l.Enforce(&experiment.Run{
+		stop, err := l.Enforce(t.Context(), &experiment.Run{
 			Scheme: "ecn", Config: *d.config(g), Laws: []string{marklaw.ECN}, At: []string{"switch"},
 			Params: map[string]any{marklaw.ECN: marklaw.Params{Threshold: law.Limit{N: segments * 1514}, NotECT: marklaw.Pass}},
 		}, testWorks)

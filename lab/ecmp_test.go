@@ -42,7 +42,7 @@ func fairQOnEqualPaths(t *testing.T, l *Lab, g *graphBuilder, flows int) (crosse
 	params := r.Params["fairq"].(fairq.Params)
 	params.MaxWindow = window
 	r.Params["fairq"], r.At = params, []string{"leaf1"}
-	stop, err := l.Enforce(r, testWorks)
+	stop, err := l.Enforce(t.Context(), r, testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestFairSwitch_CarriesTCP(t *testing.T) {
 	if err := testWorks.Check(r); err != nil {
 		t.Fatal(err)
 	}
-	stop, err := l.Enforce(r, testWorks)
+	stop, err := l.Enforce(t.Context(), r, testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 
 // DropTail is `droptail` in the lab: the buffers themselves drop.
 func DropTail() Law {
-	return Law{Stays: true, Hardware: dropTailHardware, Start: func(*Lab, *experiment.Run, string) (Attached, error) { return Quiet{}, nil }}
+	return Law{Stays: true, Hardware: dropTailHardware, Start: func(context.Context, *Lab, *experiment.Run, string) (Attached, error) { return Quiet{}, nil }}
 }
 
 // dropTailHardware: the block only forwards.
@@ -21,7 +22,7 @@ func dropTailHardware(*experiment.Run, string) (Hardware, error) {
 
 // DeepTail is `deeptail` in the lab: the switches' queues hold more.
 func DeepTail() Law {
-	return Law{Stays: true, Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
+	return Law{Stays: true, Start: func(_ context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 		p, err := law.Params[droptail.DeepParams](r.Params, name)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +29,9 @@ func FairQ() Law { return RecordedFairQ(nil) }
 func RecordedFairQ(record func(node string) (*lawtrace.Recorder, error)) Law {
 	return Law{
 		Check: checkFairQ, Hardware: fairQHardware,
-		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) { return startFairQ(l, r, name, record) },
+		Start: func(_ context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
+			return startFairQ(l, r, name, record)
+		},
 	}
 }
 

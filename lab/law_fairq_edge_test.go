@@ -54,7 +54,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 		for i, edge := range edges {
 			ownTaps[i] = testnet.NewTap(t, portOf(t, l, edge))
 		}
-		stop, err := l.Enforce(r, testWorks)
+		stop, err := l.Enforce(t.Context(), r, testWorks)
 		if err != nil {
 			t.Fatal(err)
 		}

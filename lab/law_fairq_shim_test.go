@@ -248,7 +248,7 @@ func TestFairQWaysToKnowScales(t *testing.T) {
 			stop := func() error { return nil }
 			if scale != "" {
 				var err error
-				if stop, err = l.Enforce(shimRun(g, scale), testWorks); err != nil {
+				if stop, err = l.Enforce(t.Context(), shimRun(g, scale), testWorks); err != nil {
 					t.Fatal(err)
 				}
 			}

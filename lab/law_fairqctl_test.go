@@ -34,7 +34,7 @@ func TestFairQCtl_OnTheWire(t *testing.T) {
 	if err := works.Check(r); err != nil {
 		t.Fatal(err)
 	}
-	stop, err := l.Enforce(r, works)
+	stop, err := l.Enforce(t.Context(), r, works)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func marked(tb testing.TB, name string, params any, g *graphBuilder, threshold i
 	if err := testWorks.Check(r); err != nil {
 		tb.Fatal(err)
 	}
-	stop, err := l.Enforce(r, testWorks)
+	stop, err := l.Enforce(tb.Context(), r, testWorks)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 
@@ -17,7 +18,7 @@ import (
 func LossRepair() Law {
 	return Law{
 		Check: func(*experiment.Run, string) error { return repair.Check() },
-		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) {
+		Start: func(_ context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 			p, err := law.Params[sed.LossRepairParams](r.Params, name)
 			if err != nil {
 				return nil, err

@@ -45,7 +45,7 @@ func TestRepair_AtASwitch(t *testing.T) {
 		}
 		return of
 	}
-	stop, err := l.Enforce(run("lossrepair", sed.LossRepairParams{Park: 100e3}), testWorks)
+	stop, err := l.Enforce(t.Context(), run("lossrepair", sed.LossRepairParams{Park: 100e3}), testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRepair_AtASwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := limits()
-	stop, err = l.Enforce(run("deeptail", droptail.DeepParams{More: 50e3}), testWorks)
+	stop, err = l.Enforce(t.Context(), run("deeptail", droptail.DeepParams{More: 50e3}), testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}

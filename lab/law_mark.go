@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -24,7 +25,7 @@ type marker struct {
 // Close detaches the program.
 func (m marker) Close() error { return m.Mark.Close() }
 
-func startMark(l *Lab, r *experiment.Run, name string) (Attached, error) {
+func startMark(_ context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 	params, err := law.Params[marklaw.Params](r.Params, name)
 	if err != nil {
 		return nil, err

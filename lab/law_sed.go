@@ -25,7 +25,7 @@ func RSED() Law {
 		p, err := law.Params[sed.RepairParams](r.Params, name)
 		return p.Params, err
 	})
-	check, start := l.Check, l.StartContext
+	check, start := l.Check, l.Start
 	l.Check = func(r *experiment.Run, name string) error {
 		p, err := law.Params[sed.RepairParams](r.Params, name)
 		if err != nil {
@@ -36,7 +36,7 @@ func RSED() Law {
 		}
 		return errors.Join(repair.Check(), check(r, name))
 	}
-	l.StartContext = func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
+	l.Start = func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 		p, err := law.Params[sed.RepairParams](r.Params, name)
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func RSED() Law {
 // sedOf returns SED or RSED. params returns the parameters of SED.
 func sedOf(spec law.Spec, params func(r *experiment.Run, name string) (sed.Params, error)) Law {
 	l := Controlled(spec)
-	check, start := l.Check, l.StartContext
+	check, start := l.Check, l.Start
 	l.Check = func(r *experiment.Run, name string) error {
 		p, err := params(r, name)
 		if err != nil {
@@ -69,7 +69,7 @@ func sedOf(spec law.Spec, params func(r *experiment.Run, name string) (sed.Param
 		}
 		return check(r, name)
 	}
-	l.StartContext = func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
+	l.Start = func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
 		p, err := params(r, name)
 		if err != nil {
 			return nil, err

@@ -56,7 +56,7 @@ func TestSED_DeadlineOnTheWire(t *testing.T) {
 	}
 	l := upWithAgents(t, "sed", g, testAgent(t))
 	r := sedRun(t, g)
-	stop, err := l.Enforce(r, testWorks)
+	stop, err := l.Enforce(t.Context(), r, testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}

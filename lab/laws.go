@@ -18,11 +18,10 @@ type Law struct {
 	// Check returns, before anything is built, why this machine or the law's lab form cannot do a run. nil: it can
 	// do all.
 	Check func(r *experiment.Run, name string) error
-	// Start attaches the law to the switches in r.At, and to all other places where it runs.
-	Start func(l *Lab, r *experiment.Run, name string) (Attached, error)
-	// StartContext replaces Start for a law that waits for its processes. It ends the waiting when ctx is cancelled.
-	StartContext func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error)
-	// Hardware returns the law for topology.switch: rtl, or why it cannot do a run. It then replaces Check and both Starts. nil: the
+	// Start attaches the law to the switches in r.At, and to all other places where it runs. It waits for the law's processes until
+	// ctx is cancelled.
+	Start func(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error)
+	// Hardware returns the law for topology.switch: rtl, or why it cannot do a run. It then replaces Check and Start. nil: the
 	// hardware does not have the law.
 	Hardware func(r *experiment.Run, name string) (Hardware, error)
 	// Commanded: the lab's controller must command the switches, and the law runs in it.
@@ -102,12 +101,8 @@ func (w Law) check(r *experiment.Run, name string) error {
 }
 
 func (w Law) start(ctx context.Context, l *Lab, r *experiment.Run, name string) (Attached, error) {
-	switch {
-	case inHardware(r):
-	case w.StartContext != nil:
-		return w.StartContext(ctx, l, r, name)
-	default:
-		return w.Start(l, r, name)
+	if !inHardware(r) {
+		return w.Start(ctx, l, r, name)
 	}
 	h, err := w.Hardware(r, name)
 	if err != nil {
@@ -126,9 +121,9 @@ func (ls Laws) NeedProcess(r *experiment.Run) bool {
 	return slices.ContainsFunc(r.Laws, func(name string) bool { return !ls[name].Stays })
 }
 
-// EnforceContext attaches the laws of r, in their order, to the lab's switches, if Check permits them. stop detaches them.
+// Enforce attaches the laws of r, in their order, to the lab's switches, if Check permits them. stop detaches them.
 // If ctx is cancelled meanwhile, nothing stays attached.
-func (l *Lab) EnforceContext(ctx context.Context, r *experiment.Run, ls Laws) (stop func() error, err error) {
+func (l *Lab) Enforce(ctx context.Context, r *experiment.Run, ls Laws) (stop func() error, err error) {
 	if err := ls.Check(r); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,6 @@
 package lab
 
-import (
-	"context"
-
-	"weir/experiment"
-)
+import "weir/experiment"
 
 // testLaws are the laws of this build, to read files with; testWorks are the lab's implementations of them.
 var (
@@ -16,9 +12,4 @@ var (
 func UseLaws(laws *experiment.Laws, works Laws) bool {
 	testLaws, testWorks = laws, works
 	return true
-}
-
-// Enforce is EnforceContext of a caller that waits until it is done.
-func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error) {
-	return l.EnforceContext(context.Background(), r, ls)
 }

@@ -164,7 +164,7 @@ func (k *loopKit) run(b *testing.B, g *graphBuilder, of, load string) {
 	}
 	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{"sicc"}, At: []string{"core", "tor1", "tor2", "tor3", "tor4"}, Params: map[string]any{"sicc": p}}
 	k.record = filepath.Join(b.TempDir(), "sicc") // Enforce begins a controller that records
-	stop, err := k.Enforce(r, Laws{"sicc": Controlled(sicc.Spec())})
+	stop, err := k.Enforce(b.Context(), r, Laws{"sicc": Controlled(sicc.Spec())})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestControlled_Recorded(t *testing.T) {
 	p := *sicc.Default()
 	p.Interval, p.OffRule, p.OnFraction = 2e6, sicc.OffOr, 0.05 // one new flow is predicted to fill a twentieth of the buffer: an incast
 	r := &experiment.Run{Scheme: "s", Config: *g.config(), Laws: []string{"sicc"}, At: []string{"switch"}, Params: map[string]any{"sicc": p}}
-	stop, err := l.Enforce(r, Laws{"sicc": Controlled(sicc.Spec())})
+	stop, err := l.Enforce(t.Context(), r, Laws{"sicc": Controlled(sicc.Spec())})
 	if err != nil {
 		t.Fatal(err)
 	}

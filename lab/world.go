@@ -94,7 +94,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 			raw.Unmet = append(raw.Unmet, result.UnmetTexts("lab", result.Warning, left.Error())...)
 		}
 	}()
-	stop, err := l.EnforceContext(ctx, r, w.Laws)
+	stop, err := l.Enforce(ctx, r, w.Laws)
 	if err != nil {
 		return nil, err
 	}

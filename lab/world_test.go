@@ -17,7 +17,7 @@ import (
 // A law that the lab's form or the hardware cannot run is refused before it is attached.
 func TestEnforce_Checks(t *testing.T) {
 	r := &experiment.Run{Scheme: "s", Config: *hardwareNet().config(), Laws: []string{"deeptail"}, At: []string{"switch"}}
-	if _, err := (&Lab{}).Enforce(r, testWorks); err == nil || !strings.Contains(err.Error(), "topology.switch rtl cannot run deeptail") {
+	if _, err := (&Lab{}).Enforce(t.Context(), r, testWorks); err == nil || !strings.Contains(err.Error(), "topology.switch rtl cannot run deeptail") {
 		t.Error(err)
 	}
 }

@@ -77,7 +77,7 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	stop, err := l.EnforceContext(ctx, r, works)
+	stop, err := l.Enforce(ctx, r, works)
 	if err != nil {
 		return errors.Join(err, l.Down())
 	}
