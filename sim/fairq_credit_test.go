@@ -73,16 +73,16 @@ func TestFairQ_HeldRequestsInAHeavyIncast(t *testing.T) {
 // 128 answers at once, by servers that all run every 8 ms only: what was asked since then is answered at once. The line carries
 // 150 KB in this time, and the buffer holds 85 KB. Requests are held once a queue has shown this, and then almost nothing has no room
 // in the buffer after the first burst. With repair_losses nothing is dropped. Servers that take up to 16 ms, each its own time, answer
-// one after another: nothing is dropped.
+// one after another: where requests are held nothing is dropped, whatever the seed. Without, two of six seeds lose 1 and 9 segments.
 func TestFairQ_CreditsWithLateServers(t *testing.T) {
 	const least = 128 * 12_200 * 8 * time.Second / 150_000_000
-	run := func(t *testing.T, late string, hold, repair bool) (first, later int, slowest time.Duration) {
+	run := func(t *testing.T, seed uint64, late string, hold, repair bool) (first, later int, slowest time.Duration) {
 		f, err := laws.All().Load("../experiments/fairq/burst.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
 		p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: []string{"credits"}, Set: []string{
-			"seeds=[1]", "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=4", "duration=7s", late,
+			fmt.Sprintf("seeds=[%d]", seed), "vary=[]", "traffic.mice.count=16", "traffic.mice.epochs=4", "duration=7s", late,
 			fmt.Sprintf("schemes.credits.params.hold_requests=%t", hold), fmt.Sprintf("schemes.credits.params.repair_losses=%t", repair),
 		}})
 		if err != nil {
@@ -105,7 +105,7 @@ func TestFairQ_CreditsWithLateServers(t *testing.T) {
 	}
 	without := 0
 	for _, hold := range []bool{false, true} {
-		first, later, slowest := run(t, "traffic.mice.batch=8ms", hold, false)
+		first, later, slowest := run(t, 1, "traffic.mice.batch=8ms", hold, false)
 		t.Logf("hold_requests %t: %d, %d segments dropped, slowest %v", hold, first, later, slowest)
 		if hold && (later > without/50 || slowest > least*3/2) {
 			t.Errorf("%d segments were dropped after the first burst, and the slowest answer took %v: want at most %d, in %v", later, slowest, without/50, least*3/2)
@@ -114,12 +114,15 @@ func TestFairQ_CreditsWithLateServers(t *testing.T) {
 			t.Errorf("%d, %d segments were dropped without hold_requests: this test shows nothing", first, later)
 		}
 		without = later
-		first, later, slowest = run(t, "traffic.mice.think=[0s, 16ms]", hold, false)
-		if first+later > 0 || slowest > least*3/2 {
-			t.Errorf("one after another, hold_requests %t: %d segments were dropped, the slowest answer took %v: want none, %v at most", hold, first+later, slowest, least*3/2)
+		for seed := range uint64(6) {
+			first, later, slowest = run(t, seed+1, "traffic.mice.think=[0s, 16ms]", hold, false)
+			if hold && first+later > 0 || slowest > least*3/2 {
+				t.Errorf("one after another, hold_requests %t, seed %d: %d segments were dropped, the slowest answer took %v: want %v at most, and none where requests are held",
+					hold, seed+1, first+later, slowest, least*3/2)
+			}
 		}
 	}
-	if first, later, slowest := run(t, "traffic.mice.batch=8ms", true, true); first+later > 0 || slowest > least*3/2 {
+	if first, later, slowest := run(t, 1, "traffic.mice.batch=8ms", true, true); first+later > 0 || slowest > least*3/2 {
 		t.Errorf("with repair_losses %d, %d segments were dropped, and the slowest answer took %v: want none, %v at most", first, later, slowest, least*3/2)
 	}
 }

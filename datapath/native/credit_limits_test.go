@@ -60,7 +60,7 @@ func TestCredit_ARequestWaitsOnceAfterItWasDue(t *testing.T) {
 func TestCredit_CostOfATinyMSS(t *testing.T) {
 	b := newCreditBed(t, native.CreditPromises|native.CreditPaces)
 	var a native.CreditAnswer
-	b.acknowledges(&native.CreditAck{NowNs: 1e9, FloorBytes: 2, Shift: 14, LengthBytes: 66, Opens: native.CreditCompletes}, 0, &a)
+	b.acknowledges(&native.CreditAck{NowNs: 1e9, FloorBytes: 2, Shift: 14, LengthBytes: 66, Opens: native.CreditOpens}, 0, &a)
 	if most := uint64(16384) * 8 * 3 / 2; a.ChargeNs == 0 || a.ChargeNs > most {
 		t.Errorf("a window of 16384 bytes costs %d ns, want at most %d", a.ChargeNs, most)
 	}

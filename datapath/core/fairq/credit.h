@@ -7,11 +7,12 @@
 //
 //   clock      the time when all bytes that were released to the port will have drained. Each packet that releases data
 //              moves it on by the time that these bytes take on the line. `ahead` is clock - now, in bytes
-//   promise    the window in an opening packet: a SYN-ACK, an ACK of a handshake, or a request. It is what the port has
+//   promise    the window in an opening packet: a SYN-ACK or a request. It is what the port has
 //              room for: capacity - backlog - max(ahead, owed), at least a segment, at most a first flight
 //   rest       an end that answered everything keeps a promise of two segments, or of one if many ends are asked at once: the
 //              ACK of the end of its answer carries it. Otherwise it would keep its last window, which a request cannot make
-//              smaller
+//              smaller. The ACK of a handshake carries such a promise to the acceptor. It costs nothing, and stays behind packets
+//              that wait
 //   owed       sum of the promises that their ends have not used yet. A server may take its time before it answers. The
 //              clock then counts the answer as drained, although it still has to come
 //   credit     an opening packet needs one, and while the port paces every ACK needs one, too. The packet leaves when the clock
@@ -40,9 +41,7 @@
 //               has forgotten it is charged again.
 //   life        a promise is live, so that a request that repeats it costs nothing, for 1 ms and twice the time of the capacity after the
 //               packet that gave it leaves. A request behind packets of its direction leaves at queue_ns, and counts as of then. The
-//               ACKs of many handshakes each wait for their place, and requests that came after all of them would otherwise leave at once,
-//               behind the last ACK. The place of such an ACK remains unused: no later packet can take it, because the queue keeps
-//               its order.
+//               promise of an end at rest, or of an ACK of a handshake, is not live, so the request is charged.
 //   correction  the queue's error e = backlog - target - corrected changes a cost by cost * e / cycle, from 0 to +1 of
 //               it, so that the charges of one cycle remove the error. cycle = max(ahead, capacity). `corrected` is the sum
 //               of the corrections of the latest cycle, which the queue does not show yet. Requests that are held belong to the

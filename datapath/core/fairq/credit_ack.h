@@ -13,8 +13,9 @@ enum credit_opens {
 	CREDIT_OPENS_NOTHING = 0,
 	CREDIT_OPENS = 1,     // a request: data to an end that has nothing in flight, in a new turn
 	// The ACK that completes a handshake. A request may follow at once, and cannot take back what this ACK grants, for
-	// it has the same sequence number (RFC 9293 3.10.7.4). If this ACK waits, the acceptor measures the wait as its
-	// first round-trip time. Otherwise its loss probes would send everything twice (RFC 8985 7.2). It grants two segments:
+	// it has the same sequence number (RFC 9293 3.10.7.4). The request is charged, and this ACK is not: a charge for both would
+	// let the line idle. It stays behind packets that wait, so the acceptor measures their wait as its first round-trip time.
+	// Otherwise its loss probes would send everything twice (RFC 8985 7.2). It grants two segments:
 	// Linux cuts segments to half of the largest window it was offered (tcp_bound_to_half_wnd). With one segment, a flow
 	// would always have two halves in flight, and probe for their loss after two round-trip times.
 	CREDIT_COMPLETES = 2,
@@ -145,6 +146,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		.fixed = ack->fixed,
 	};
 	weir_u32 promise = ack->promise, want;
+	int rests = ack->opens == CREDIT_COMPLETES; // its promise is owed, and not live: the request is charged
 
 	answer->allowed = ack->allowed;
 	if (config->buffer_bytes)
@@ -155,7 +157,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		if (promise && ack->life & CREDIT_OWED)
 			credit_owes_less(state, credit_owes(config, promise));
 		want = ack->floor_bytes;
-		if (ack->opens != CREDIT_COMPLETES)
+		if (!rests)
 			want = credit_promise(config, state, ack->now_ns, ack->backlog_bytes, ack->floor_bytes);
 		else if (credit_ns(config, credit_owed(state)) < config->wait_ns / CREDIT_COMPLETES_SHARE)
 			want *= CREDIT_COMPLETES_SEGMENTS;
@@ -164,7 +166,10 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		want = credit_window(want, ack->shift);
 		if (want < promise) // the end did not use it, and a request with the same sequence number cannot take it back
 			want = promise;
-		if (!(ack->life & CREDIT_LIVE) || want > promise) {
+		if (rests) {
+			promise = want;
+			ask.behind |= credit_is_negative((long long)(ack->now_ns - state->queue_ns));
+		} else if (!(ack->life & CREDIT_LIVE) || want > promise) {
 			ask.cost_bytes = credit_cost(config, want, ack->floor_bytes);
 			if (ack->life & CREDIT_LIVE && promise)
 				ask.cost_bytes -= credit_cost(config, promise, ack->floor_bytes);
@@ -182,7 +187,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 			answer->allowed = ack->ack + credit_window(ack->floor_bytes, ack->shift);
 	}
 	credit_take(config, state, &ask, answer);
-	answer->live_ns = answer->leaves_ns + credit_live_ns(config);
+	answer->live_ns = rests ? ack->now_ns : answer->leaves_ns + credit_live_ns(config);
 	answer->renewed = ack->opens;
 	return promise;
 }
