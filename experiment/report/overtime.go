@@ -77,26 +77,46 @@ func closeUpPicture(doc *result.Document, b *block, port string, style func(*cel
 		name: fileName("queue", port, "close-up", b.title), title: at("Queue of "+port+", close up", b),
 		x: axis{label: "time (s)"}, y: axis{label: "queue (KB)"},
 	}
+	var drawn []*cell
+	var queues [][]result.QueueStep
+	length := 0.0
 	for _, c := range b.cells {
-		runs := detailed(c)
-		if len(runs) == 0 || len(runs[0].Detail.Queues[port]) == 0 {
-			continue
+		if runs := detailed(c); len(runs) > 0 && len(runs[0].Detail.Queues[port]) > 0 {
+			drawn, queues = append(drawn, c), append(queues, runs[0].Detail.Queues[port])
+			length = max(length, runs[0].Detail.DurationMs)
 		}
-		from, to := closeUp(runs[0].Detail.DurationMs)
-		p.x.min, p.x.max = from/1e3, to/1e3
-		mean, _, _ := envelope(runs[0].Detail.Queues[port], from, to, 400)
+	}
+	from, to := closeUp(queues, length)
+	p.x.min, p.x.max = from/1e3, to/1e3
+	for i, c := range drawn {
+		mean, _, _ := envelope(queues[i], from, to, 400)
 		p.curves = append(p.curves, curve{label: c.label(worldNames(doc)), look: style(c), line: mean, steps: true})
 	}
 	p.lines = portLines(b, port)
 	p.fitQueue()
-	p.caption = fmt.Sprintf("The same queue for %s ms from the middle of the run%s.", number((p.x.max-p.x.min)*1e3),
+	p.caption = fmt.Sprintf("The same queue for %s ms after the middle of the run%s.", number((p.x.max-p.x.min)*1e3),
 		seedsText(doc, ", first seed"))
 	return p
 }
 
-// closeUp selects the part: from the middle, a twentieth of the run and at most half a second.
-func closeUp(durationMs float64) (from, to float64) {
-	return durationMs / 2, durationMs/2 + min(500, durationMs/20)
+// closeUp selects the part: a twentieth of the run and at most half a second, from the middle of the run. If no queue has bytes in the
+// first tenth of that part, it begins a tenth before the next one that has.
+func closeUp(queues [][]result.QueueStep, durationMs float64) (from, to float64) {
+	from = durationMs / 2
+	width := min(500, durationMs/20)
+	next := math.Inf(1)
+	for _, steps := range queues {
+		for _, q := range steps {
+			if q.Bytes > 0 && q.ToMs > from {
+				next = min(next, max(q.FromMs, from))
+				break
+			}
+		}
+	}
+	if !math.IsInf(next, 0) && next > from+width/10 {
+		from = min(next-width/10, durationMs-width)
+	}
+	return from, from + width
 }
 
 // envelope divides [from, to) ms into columns and returns for each its time-weighted mean, minimum and maximum, in
