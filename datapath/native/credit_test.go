@@ -270,25 +270,30 @@ func TestCredit_FirstFlightIsChargedOnce(t *testing.T) {
 	}
 }
 
-// The ACKs of many handshakes at a time grant a segment each: with two, requests would wait too long.
+// The ACK of a handshake grants two segments, whatever the number of connections that open. While promises that are not used yet take more
+// than a quarter of the longest wait it grants one: with two, requests would wait too long.
 func TestCredit_ManyHandshakes(t *testing.T) {
 	b := newAckBed(t, 0)
-	complete := b.ack
-	complete.Opens = native.CreditCompletes
-	two, one := 0, 0
-	for range 20_000 {
+	complete, asks := b.ack, b.ack
+	complete.Opens, asks.Opens = native.CreditCompletes, native.CreditOpens
+	promise := func(ack native.CreditAck) uint32 {
 		var a native.CreditAnswer
-		switch promise := b.acknowledges(&complete, 0, &a); promise {
-		case 2 * 1461:
-			two++
-		case 1461:
-			one++
-		default:
-			t.Fatalf("a promise of %d", promise)
+		return b.acknowledges(&ack, 0, &a)
+	}
+	for i := range 20_000 {
+		if got := promise(complete); got != 2*1461 {
+			t.Fatalf("handshake %d: a promise of %d", i, got)
 		}
 	}
-	if took := two * (2*1461 + 3*90) * 8; one == 0 || took < 25e6 || took > 25.1e6 {
-		t.Errorf("%d got two segments, which take %d ns, want a quarter of the longest wait; %d got one", two, took, one)
+	const frames = 1461 + 2*90 // bytes of the least promise, on the line
+	for owed := uint32(0); promise(complete) == 2*1461; owed += frames {
+		if owed*8 > 25e6+8*20_000 {
+			t.Fatalf("two segments while promises that take %d ns are not used", owed*8)
+		}
+		promise(asks)
+	}
+	if owed := b.state.OwedBytes; owed*8 < 25e6 {
+		t.Errorf("one segment while promises that take %d ns are not used", owed*8)
 	}
 }
 

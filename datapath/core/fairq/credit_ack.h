@@ -146,7 +146,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 		.fixed = ack->fixed,
 	};
 	weir_u32 promise = ack->promise, want;
-	int rests = ack->opens == CREDIT_COMPLETES; // its promise is owed, and not live: the request is charged
+	int rests = ack->opens == CREDIT_COMPLETES; // its promise is neither live nor owed: the request is charged
 
 	answer->allowed = ack->allowed;
 	if (config->buffer_bytes)
@@ -175,7 +175,8 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 				ask.cost_bytes -= credit_cost(config, promise, ack->floor_bytes);
 			promise = want;
 		}
-		state->owed_bytes += credit_owes(config, promise);
+		if (!rests)
+			state->owed_bytes += credit_owes(config, promise);
 		ask.cost_bytes = credit_share(ask.cost_bytes, credit_factor(state));
 		if (ack->opens == CREDIT_ACCEPTS)
 			ask.cost_bytes = credit_share(ask.cost_bytes, credit_handshake(state, !!ack->promise));
@@ -187,7 +188,7 @@ WEIR_INLINE weir_u32 credit_acknowledges(const struct credit_config *config, str
 			answer->allowed = ack->ack + credit_window(ack->floor_bytes, ack->shift);
 	}
 	credit_take(config, state, &ask, answer);
-	answer->live_ns = rests ? ack->now_ns : answer->leaves_ns + credit_live_ns(config);
+	answer->live_ns = rests ? ack->now_ns - config->wait_ns : answer->leaves_ns + credit_live_ns(config);
 	answer->renewed = ack->opens;
 	return promise;
 }
