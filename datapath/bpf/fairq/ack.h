@@ -123,7 +123,8 @@ static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, st
 		if (!ack_is_configured(a))
 			return own;
 		field = ack_limit(&a->window, a->config, &a->granted, a->receiver->mss, a->sender->gso,
-				  shrink == WINDOW_SHRINK_AVOID, &acks->edge, limited);
+				  shrink == WINDOW_SHRINK_AVOID, asked_edge_before(&a->asked, &acks->edge), limited);
+		asked_edge_after(&a->asked, &acks->edge);
 		asked_law(&a->asked, &a->window, *limited);
 	}
 	if (!a->sender->port)

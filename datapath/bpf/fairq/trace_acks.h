@@ -71,6 +71,7 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 	if (!(record->end.flags & END_UNIFIED))
 		record->end.shift = shift;
 	record->before = c->acks[s->side & 1].edge;
+	record->after = record->before;
 	record->now_ns = now;
 	record->ack = s->ack;
 	record->bucket = c->bucket;
@@ -126,6 +127,19 @@ static __always_inline void asked_edge(struct asked *asked, const struct edge_ac
 	record->advertises = advertises;
 }
 
+// Returns the edge from which an ACK is decided: the recorded copy. An ACK of the same end on another CPU may change the connection's.
+static __always_inline struct window_edge *asked_edge_before(struct asked *asked, struct window_edge *edge)
+{
+	return asked->record ? &asked->record->after : edge;
+}
+
+// Copies the edge after the decision to the connection's.
+static __always_inline void asked_edge_after(struct asked *asked, struct window_edge *edge)
+{
+	if (asked->record)
+		*edge = asked->record->after;
+}
+
 static __always_inline void asked_law(struct asked *asked, const struct window_ack *window, __u16 field)
 {
 	if (!asked->record)
@@ -143,7 +157,6 @@ static __always_inline void asked_ends(struct asked *asked, const struct segment
 
 	asked_end(&record->end_after, &asked->seen);
 	record->end_after.shift = shift;
-	record->after = c->acks[s->side & 1].edge;
 	record->left = left;
 	record->leaves = leaves;
 	record->wire = wire;

@@ -40,6 +40,8 @@ struct credit_report {
 #define asked_keeps(asked, e) ((void)(asked))
 #define asked_edge(asked, a, advertises) ((void)(asked))
 #define asked_law(asked, window, field) ((void)(asked))
+#define asked_edge_before(asked, edge) (edge)
+#define asked_edge_after(asked, edge) ((void)(asked))
 #define asked_reported(asked, ctx, s, c, left) ((void)(asked))
 #define asked_left(asked, s, c, leaves) ((void)(asked))
 #define credit_reports(report, id, event) ((void)(report))
